@@ -143,6 +143,9 @@ func (c *checker) faults(context.Context) error {
 	c.found(Finding{Kind: "self-link", Severity: Wrong, Count: f.selfLink.count, Example: f.selfLink.example,
 		Fix: "leave them out"},
 		"%s from a node to itself.", linksGo(f.selfLink.count))
+	c.found(Finding{Kind: "role", Severity: Wrong, Count: f.role.count, Example: f.role.example,
+		Fix: "swap their ends, or let the nodes be source and target"},
+		"%s from a node that is a target only, or to one that is a source only.", linksGo(f.role.count))
 	c.found(Finding{Kind: "repeated", Severity: Note, Count: c.d.build.Repeated},
 		"%s there more than once and count as one.", amount.OneOrMore(c.d.build.Repeated, "link is", "links are"))
 	return nil

@@ -70,7 +70,7 @@ func TestColumnsNameTheRow(t *testing.T) {
 	must(t, twice.AddIDs([]string{"a"}))
 	var into graph.Builder
 	must(t, into.AddColumns(&twice))
-	if _, err := d.readNodes(background, nodes, &into); !errors.Is(err, graph.ErrDuplicateNode) {
+	if _, err := d.readNodes(background, nodes, nil, &into); !errors.Is(err, graph.ErrDuplicateNode) {
 		t.Fatalf("it says %v", err)
 	} else if place, ok := errors.AsType[*Error](err); !ok || place.Row != 0 || place.Column != "id" {
 		t.Errorf("it is placed at %+v", place)

@@ -2,9 +2,9 @@
 //
 //	papers/
 //	  dataset.json         counts, checksums, names of fields, what made it and how
-//	  nodes.parquet        id, field?, title?, text?, time?                one row per node
-//	  links.parquet        source, target                                  row numbers of nodes.parquet
-//	  exposures.parquet    source, target, shown?, exposed, linked         optional: what is known to be shown
+//	  nodes.parquet        id, field?, title?, text?, time?, role?         one row per node
+//	  links.parquet        source, target, time?                           row numbers of nodes.parquet
+//	  exposures.parquet    source, target, shown?, exposed, linked, …      optional: what is known to be shown
 //	  vectors.npy          float32 or float16, nodes × dimension, C order  optional: row i is node i's
 //	  encoder.safetensors  what made the vectors from the texts            optional: makes those of new texts
 //
@@ -32,6 +32,13 @@
 // Open accepts both: a column of text holds ids, a column of whole numbers holds row numbers. So ids are
 // always text, also where they look like numbers ("00003" is not 3), and a table whose ids are stored as
 // numbers is refused with the line that fixes it.
+//
+// # People and items
+//
+// The column role says who links and what is linked to: "source" for people, "target" for items, empty for nodes that
+// are both, as papers are. A table without it holds nodes that are both. Links and exposures may have times; exposures
+// also a count (how often the pair was shown), a position and a surface. Write stores such columns only where something
+// is known.
 //
 // # Datasets from elsewhere
 //

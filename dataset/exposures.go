@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"strings"
 
 	"github.com/parquet-go/parquet-go"
 
@@ -18,6 +19,12 @@ type Exposures struct {
 	Shown          []float64 // probability that it was shown, NaN where unknown; nil when all are unknown
 	Exposed        []bool    // whether it was shown
 	Linked         []bool    // whether it was then linked
+
+	// What a log may know besides; nil when it does not. A pair that was shown more than once is one pair with a count.
+	Count    []int32  // how often it was shown
+	Position []int32  // its best place in a list, from 1 on; 0 where unknown
+	Surface  []string // where it was shown: a page, a mail; "" where unknown
+	Time     []int64  // when it was shown first, in seconds from 1970; graph.NoTime where unknown
 }
 
 // Len returns the number of pairs.
@@ -32,42 +39,77 @@ type exposureRow struct {
 	Linked  bool     `parquet:"linked"`
 }
 
+// showingRow is a row of exposures.parquet where more is known of how pairs were shown.
+type showingRow struct {
+	exposureRow
+	Count    int32  `parquet:"count"`
+	Position *int32 `parquet:"position,optional"`
+	Surface  string `parquet:"surface,optional,dict"`
+	Time     *int64 `parquet:"time,optional,timestamp(millisecond)"`
+}
+
+// lengths are those of the columns, 0 where one is nil.
+func (e *Exposures) lengths() []int {
+	return []int{len(e.Source), len(e.Target), len(e.Shown), len(e.Exposed), len(e.Linked), len(e.Count),
+		len(e.Position), len(e.Surface), len(e.Time)}
+}
+
 func (w *writer) exposures(to io.Writer, progress func(done, of int) error) error {
+	e := w.content.Exposures
+	optional := []bool{false, false, e.Shown == nil, false, false, e.Count == nil, e.Position == nil, e.Surface == nil,
+		e.Time == nil}
+	for k, n := range e.lengths() {
+		if n != e.Len() && !optional[k] {
+			return w.refuse("exposures with columns of %v rows", "give every column one element per pair", e.lengths())
+		}
+	}
+	if e.Count == nil && e.Position == nil && e.Surface == nil && e.Time == nil {
+		return writeRows(newTable[exposureRow](to, linksPerRowGroup), e.Len(), progress, w.exposure)
+	}
+	return writeRows(newTable[showingRow](to, linksPerRowGroup), e.Len(), progress, w.showing)
+}
+
+// exposure sets the row of a pair.
+func (w *writer) exposure(_, at int, row *exposureRow) error {
 	e, nodes := w.content.Exposures, w.content.Graph.Len()
-	if len(e.Target) != e.Len() || len(e.Exposed) != e.Len() || len(e.Linked) != e.Len() || e.Shown != nil &&
-		len(e.Shown) != e.Len() {
-		return w.refuse("exposures with columns of %d, %d, %d, %d and %d rows",
-			"give every column one element per pair",
-			len(e.Source), len(e.Target), len(e.Shown), len(e.Exposed), len(e.Linked))
+	*row = exposureRow{Source: int64(e.Source[at]), Target: int64(e.Target[at]), Exposed: e.Exposed[at],
+		Linked: e.Linked[at]}
+	if uint64(row.Source) >= uint64(nodes) || uint64(row.Target) >= uint64(nodes) {
+		return w.refuse("exposure %d is of nodes %d and %d, and there are %d",
+			"give indices of the graph's nodes", at, row.Source, row.Target, nodes)
 	}
-	table := newTable[exposureRow](to, linksPerRowGroup)
-	var rows [rowsPerBatch]exposureRow
-	for first := 0; first < e.Len(); first += rowsPerBatch {
-		n := min(rowsPerBatch, e.Len()-first)
-		for k := range n {
-			at := first + k
-			row := exposureRow{Source: int64(e.Source[at]), Target: int64(e.Target[at]), Exposed: e.Exposed[at],
-				Linked: e.Linked[at]}
-			if uint64(row.Source) >= uint64(nodes) || uint64(row.Target) >= uint64(nodes) {
-				return w.refuse("exposure %d is of nodes %d and %d, and there are %d",
-					"give indices of the graph's nodes", at, row.Source, row.Target, nodes)
-			}
-			if e.Shown != nil && !math.IsNaN(e.Shown[at]) {
-				if err := probability(e.Shown[at]); err != nil {
-					return w.refuse("exposure %d: %v", "give a probability, or NaN where it is unknown", at, err)
-				}
-				row.Shown = &e.Shown[at]
-			}
-			rows[k] = row
+	if e.Shown != nil && !math.IsNaN(e.Shown[at]) {
+		if err := probability(e.Shown[at]); err != nil {
+			return w.refuse("exposure %d: %v", "give a probability, or NaN where it is unknown", at, err)
 		}
-		if _, err := table.Write(rows[:n]); err != nil {
-			return err
-		}
-		if err := progress(first+n, e.Len()); err != nil {
-			return err
-		}
+		row.Shown = &e.Shown[at]
 	}
-	return table.Close()
+	return nil
+}
+
+// showing sets the row of a pair of which more is known.
+func (w *writer) showing(k, at int, row *showingRow) (err error) {
+	e := w.content.Exposures
+	if err := w.exposure(k, at, &row.exposureRow); err != nil {
+		return err
+	}
+	row.Count, row.Position, row.Surface, row.Time = 0, nil, "", nil
+	if row.Exposed {
+		row.Count = 1
+	}
+	if e.Count != nil {
+		row.Count = e.Count[at]
+	}
+	if e.Position != nil && e.Position[at] > 0 {
+		row.Position = &e.Position[at]
+	}
+	if e.Surface != nil {
+		row.Surface = e.Surface[at]
+	}
+	if e.Time != nil && e.Time[at] != graph.NoTime {
+		row.Time, err = w.milliseconds(k, e.Time[at], "exposure", at)
+	}
+	return err
 }
 
 func probability(p float64) error {
@@ -96,7 +138,8 @@ func (d *Dataset) Exposures(ctx context.Context) (*Exposures, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = t.scan(ctx, []*column{r.ends.source, r.ends.target, r.shown, r.exposed, r.linked},
+	err = t.scan(ctx, []*column{r.ends.source, r.ends.target, r.shown, r.exposed, r.linked, r.count, r.position,
+		r.surface, r.time},
 		func(first int64, n int, values [][]parquet.Value) error {
 			d.reading(ExposuresFile, first, t.rows())
 			for k := range n {
@@ -118,7 +161,10 @@ type exposureReader struct {
 	graph                  *graph.Graph
 	ends                   ends
 	shown, exposed, linked *column
-	read                   Exposures
+	// what a log may know besides; nil when it does not
+	count, position, surface, time *column
+	surfaces                       map[string]string // each once in memory
+	read                           Exposures
 }
 
 // newExposureReader finds the columns and checks their types.
@@ -146,7 +192,46 @@ func newExposureReader(t *table, g *graph.Graph) (r *exposureReader, err error) 
 	if r.shown != nil {
 		r.read.Shown = []float64{}
 	}
-	return r, err
+	if err != nil {
+		return nil, err
+	}
+	r.findShowings()
+	return r, nil
+}
+
+// findShowings finds the columns that say more of how pairs were shown. In a table that was not written by Write,
+// columns of these names may hold anything: those of another type are not used.
+func (r *exposureReader) findShowings() {
+	for _, c := range []struct {
+		name string
+		into **column
+		fits func(c *column) bool
+	}{
+		{"count", &r.count, wholeNumbers}, {"position", &r.position, wholeNumbers},
+		{"surface", &r.surface, func(c *column) bool { return c.kind == parquet.ByteArray }},
+		{"time", &r.time, func(c *column) bool { return c.time != nil }},
+	} {
+		if found, err := r.find(c.name); err == nil && found != nil && c.fits(found) {
+			*c.into = found
+		}
+	}
+	r.surfaces = map[string]string{}
+	if r.count != nil {
+		r.read.Count = []int32{}
+	}
+	if r.position != nil {
+		r.read.Position = []int32{}
+	}
+	if r.surface != nil {
+		r.read.Surface = []string{}
+	}
+	if r.time != nil {
+		r.read.Time = []int64{}
+	}
+}
+
+func wholeNumbers(c *column) bool {
+	return (c.kind == parquet.Int32 || c.kind == parquet.Int64) && c.time == nil
 }
 
 // add reads a row, which is element k of each column's values.
@@ -180,7 +265,59 @@ func (r *exposureReader) add(row int64, k int, values [][]parquet.Value) error {
 	}
 	linked, err := r.boolean(row, "linked", values[4][k])
 	e.Exposed, e.Linked = append(e.Exposed, exposed), append(e.Linked, linked)
-	return err
+	if err != nil {
+		return err
+	}
+	return r.addShowing(row, k, values)
+}
+
+// addShowing reads what more a row says of how a pair was shown.
+func (r *exposureReader) addShowing(row int64, k int, values [][]parquet.Value) error {
+	e := &r.read
+	number := func(c *column, v parquet.Value, missing int32) int32 {
+		if v.IsNull() {
+			return missing
+		}
+		return int32(max(0, min(wholeNumber(c, v), math.MaxInt32)))
+	}
+	if r.count != nil {
+		once := int32(0)
+		if e.Exposed[len(e.Exposed)-1] {
+			once = 1
+		}
+		e.Count = append(e.Count, number(r.count, values[5][k], once))
+	}
+	if r.position != nil {
+		e.Position = append(e.Position, number(r.position, values[6][k], 0))
+	}
+	if r.surface != nil {
+		name, err := r.text(row, r.surface, values[7][k])
+		if err != nil {
+			return err
+		}
+		known, ok := r.surfaces[name]
+		if !ok {
+			known = strings.Clone(name) // the page goes back
+			r.surfaces[known] = known
+		}
+		e.Surface = append(e.Surface, known)
+	}
+	if r.time != nil {
+		when := int64(graph.NoTime)
+		if v := values[8][k]; !v.IsNull() {
+			when = r.time.timeOf(v).Unix()
+		}
+		e.Time = append(e.Time, when)
+	}
+	return nil
+}
+
+// wholeNumber is a value of a column of whole numbers.
+func wholeNumber(c *column, v parquet.Value) int64 {
+	if c.kind == parquet.Int32 {
+		return int64(v.Int32())
+	}
+	return v.Int64()
 }
 
 // end returns the node that a value names, by id or by row number.

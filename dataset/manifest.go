@@ -40,6 +40,10 @@ type Manifest struct {
 	Nodes     int    `json:"nodes"`
 	Links     int    `json:"links"`
 	Exposures int    `json:"exposures"`
+	// Sources and Targets count the nodes that can link and those that can be linked to, where these are not all.
+	Sources   int  `json:"sources,omitempty"`
+	Targets   int  `json:"targets,omitempty"`
+	LinkTimes bool `json:"linkTimes,omitempty"` // links have times
 	// Fields are the names of the fields by index, from 1 on, so that a model finds them where it has
 	// learned them. Index 0 is the field of nodes without one.
 	Fields  []string        `json:"fields"`
@@ -155,7 +159,8 @@ func (m *Manifest) check() error {
 	for _, c := range []struct {
 		name  string
 		count int
-	}{{"nodes", m.Nodes}, {"links", m.Links}, {"exposures", m.Exposures}} {
+	}{{"nodes", m.Nodes}, {"links", m.Links}, {"exposures", m.Exposures}, {"sources", m.Sources},
+		{"targets", m.Targets}} {
 		if c.count < 0 {
 			return bad("%s is %d", c.name, c.count)
 		}

@@ -58,7 +58,7 @@ type Dataset struct {
 
 // faults are what a tolerant Open let pass.
 type faults struct {
-	emptyID, duplicateID, dangling, selfLink fault
+	emptyID, duplicateID, dangling, selfLink, role fault
 }
 
 // fault counts one kind and keeps the first as an example.
@@ -363,6 +363,10 @@ func (d *Dataset) read(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	roles, err := d.readRoles(ctx, nodes)
+	if err != nil {
+		return err
+	}
 	// Row numbers need no ids, so they are read while the nodes are.
 	var numbered chan numberedLinks
 	if !ends.byID {
@@ -374,7 +378,7 @@ func (d *Dataset) read(ctx context.Context) error {
 			<-numbered // nothing reads the file when it is closed
 		}()
 	}
-	numbers, err := d.readNodes(ctx, nodes, &b)
+	numbers, err := d.readNodes(ctx, nodes, roles, &b)
 	if err != nil {
 		return err
 	}
@@ -400,6 +404,11 @@ func (d *Dataset) read(ctx context.Context) error {
 		return fileError(d.dir, err, "")
 	}
 	d.graph, d.build, d.linkRows = g, report, links.rows()
+	if m := d.manifest; d.written && (m.Sources != 0 || m.Targets != 0) && !d.options.Tolerant &&
+		(m.Sources != len(g.Sources()) || m.Targets != len(g.Targets())) {
+		return fileError(d.path(NodesFile), fmt.Errorf("%w: it has %d sources and %d targets, and %s says %d and %d",
+			ErrChecksum, len(g.Sources()), len(g.Targets()), ManifestFile, m.Sources, m.Targets), "copy the folder again")
+	}
 	if d.written && d.manifest.Nodes != g.Len() && !d.options.Tolerant {
 		return fileError(d.path(NodesFile), fmt.Errorf("%w: it has %d rows, and %s says %d", ErrChecksum, g.Len(),
 			ManifestFile, d.manifest.Nodes), "copy the folder again")
@@ -425,11 +434,46 @@ func (d *Dataset) describe() {
 	for f := 1; f < d.graph.FieldCount(); f++ {
 		d.manifest.Fields = append(d.manifest.Fields, d.graph.FieldName(uint16(f)))
 	}
+	if d.graph.TwoSided() {
+		d.manifest.Sources, d.manifest.Targets = len(d.graph.Sources()), len(d.graph.Targets())
+	}
+	d.manifest.LinkTimes = d.graph.HasLinkTimes()
+}
+
+// readRoles returns the role of every node, or nil where none is stored. Without a manifest a column of this name may
+// hold anything: unless all its values are roles it is not used.
+func (d *Dataset) readRoles(ctx context.Context, t *table) ([]graph.Role, error) {
+	c, err := t.find("role")
+	stored := d.written && (d.manifest.Sources != 0 || d.manifest.Targets != 0)
+	if err != nil || c == nil || c.kind != parquet.ByteArray || d.written && !stored {
+		return nil, nil
+	}
+	roles, known := make([]graph.Role, 0, roomFor(t.rows())), true
+	err = t.scan(ctx, []*column{c}, func(first int64, n int, values [][]parquet.Value) error {
+		for k := range n {
+			name, err := t.text(first+int64(k), c, values[0][k])
+			var r graph.Role
+			if err == nil {
+				r, err = graph.ParseRole(name)
+			}
+			if err != nil && d.written {
+				return placeError(t.path, first+int64(k), c.name, err, "")
+			}
+			known = known && err == nil
+			roles = append(roles, r)
+		}
+		return nil
+	})
+	if !known {
+		return nil, err
+	}
+	return roles, err
 }
 
 // readNodes adds the nodes to the builder. It returns whether all ids are whole numbers and at least one
 // of them is not its own row number.
-func (d *Dataset) readNodes(ctx context.Context, t *table, b *graph.Builder) (numbers bool, err error) {
+func (d *Dataset) readNodes(ctx context.Context, t *table, roles []graph.Role, b *graph.Builder) (numbers bool,
+	err error) {
 	id, err := t.must("id")
 	if err == nil && id.kind != parquet.ByteArray {
 		err = t.mistyped("id", kindWords(id),
@@ -461,7 +505,7 @@ func (d *Dataset) readNodes(ctx context.Context, t *table, b *graph.Builder) (nu
 	}
 	d.texts.column = text
 
-	if d.written && !d.options.Tolerant && d.readColumns(ctx, t, columns, b) {
+	if d.written && !d.options.Tolerant && d.readColumns(ctx, t, columns, roles, b) {
 		return false, nil
 	}
 	if err := ctx.Err(); err != nil {
@@ -489,6 +533,9 @@ func (d *Dataset) readNodes(ctx context.Context, t *table, b *graph.Builder) (nu
 				allNumbers = err == nil
 				moved = moved || number != row
 			}
+			if roles != nil {
+				node.Role = roles[row]
+			}
 			if err := d.addNode(t, b, row, node); err != nil {
 				return err
 			}
@@ -503,8 +550,10 @@ func roomFor(rows int64) int { return int(min(rows, 1<<23)) }
 
 // readColumns is readNodes for a file that Write wrote, with the columns side by side. Where anything is wrong it
 // returns false and has added no nodes: reading row by row then finds out what.
-func (d *Dataset) readColumns(ctx context.Context, t *table, columns []*column, b *graph.Builder) bool {
+func (d *Dataset) readColumns(ctx context.Context, t *table, columns []*column, roles []graph.Role,
+	b *graph.Builder) bool {
 	var nodes graph.NodeColumns
+	nodes.AddRoles(roles)
 	room := roomFor(t.rows())
 	// texts reads a column of strings and hands them over in batches.
 	texts := func(ctx context.Context, c *column, add func([]string) error) error {
@@ -635,6 +684,7 @@ func (d *Dataset) addNode(t *table, b *graph.Builder, row int64, node graph.Node
 type ends struct {
 	source, target *column
 	byID           bool
+	time           *column // of the links; nil where they have none
 }
 
 func (t *table) ends() (e ends, err error) {
@@ -654,7 +704,19 @@ func (t *table) ends() (e ends, err error) {
 		return e, t.mistyped("target", kindWords(e.target)+", and source "+kindWords(e.source),
 			"store both as ids or both as row numbers")
 	}
+	// A column of this name that holds no times is another's.
+	if c, err := t.find("time"); err == nil && c != nil && c.time != nil && filepath.Base(t.path) == LinksFile {
+		e.time = c
+	}
 	return e, nil
+}
+
+// when returns the time of a link, by the columns' values of a scan.
+func (e ends) when(k int, values [][]parquet.Value) int64 {
+	if e.time == nil || values[2][k].IsNull() {
+		return graph.NoTime
+	}
+	return e.time.timeOf(values[2][k]).Unix()
 }
 
 // rowNumber returns a value as a node's index; it is an error when there is no such row.
@@ -663,12 +725,7 @@ func (t *table) rowNumber(row int64, c *column, v parquet.Value, nodes int64) (i
 		return 0, placeError(t.path, row, c.name, fmt.Errorf("%w: it is empty", graph.ErrUnknownNode),
 			"leave the row out")
 	}
-	var number int64
-	if c.kind == parquet.Int32 {
-		number = int64(v.Int32())
-	} else {
-		number = v.Int64()
-	}
+	number := wholeNumber(c, v)
 	if uint64(number) >= uint64(nodes) || number > math.MaxInt32 {
 		return 0, placeError(t.path, row, c.name, fmt.Errorf("%w: row %d of %s, which has %d", graph.ErrUnknownNode,
 			number, NodesFile, nodes), "leave the link out or add the node; if it is an id, store it as text")
@@ -679,6 +736,7 @@ func (t *table) rowNumber(row int64, c *column, v parquet.Value, nodes int64) (i
 // numberedLinks are links by row number, in the order of the rows.
 type numberedLinks struct {
 	batches [][]graph.Link
+	times   [][]int64       // as the batches
 	faults  map[int64]error // rows with an end that is not there; their links are of no meaning
 	err     error
 }
@@ -686,8 +744,9 @@ type numberedLinks struct {
 // numbers reads links by row number. It stops at the first that names no node, unless goOn is set.
 func (t *table) numbers(ctx context.Context, e ends, nodes int64, goOn bool) (read numberedLinks) {
 	read.faults = make(map[int64]error)
-	read.err = t.scan(ctx, []*column{e.source, e.target}, func(first int64, n int, values [][]parquet.Value) error {
-		batch := make([]graph.Link, n)
+	columns := []*column{e.source, e.target, e.time}
+	read.err = t.scan(ctx, columns, func(first int64, n int, values [][]parquet.Value) error {
+		batch, times := make([]graph.Link, n), []int64(nil)
 		for k := range batch {
 			row := first + int64(k)
 			i, err := t.rowNumber(row, e.source, values[0][k], nodes)
@@ -702,8 +761,11 @@ func (t *table) numbers(ctx context.Context, e ends, nodes int64, goOn bool) (re
 				read.faults[row] = err
 			}
 			batch[k] = graph.Link{Source: i, Target: j}
+			if e.time != nil {
+				times = append(times, e.when(k, values))
+			}
 		}
-		read.batches = append(read.batches, batch)
+		read.batches, read.times = append(read.batches, batch), append(read.times, times)
 		return nil
 	})
 	return read
@@ -717,13 +779,17 @@ func (d *Dataset) addByNumber(t *table, read numberedLinks, b *graph.Builder) er
 	row := int64(0)
 	for k, batch := range read.batches {
 		d.reading(LinksFile, row, t.rows())
-		for _, l := range batch {
+		for p, l := range batch {
 			var err error
+			when := int64(graph.NoTime)
+			if read.times[k] != nil {
+				when = read.times[k][p]
+			}
 			if len(read.faults) > 0 {
 				err = read.faults[row]
 			}
 			if err == nil {
-				err = b.AddLinkIndex(l.Source, l.Target)
+				err = b.AddLinkAt(l.Source, l.Target, when)
 			}
 			if err != nil {
 				if err := d.skipLink(t, row, err); err != nil {
@@ -732,7 +798,7 @@ func (d *Dataset) addByNumber(t *table, read numberedLinks, b *graph.Builder) er
 			}
 			row++
 		}
-		read.batches[k] = nil
+		read.batches[k], read.times[k] = nil, nil
 	}
 	return nil
 }
@@ -740,7 +806,8 @@ func (d *Dataset) addByNumber(t *table, read numberedLinks, b *graph.Builder) er
 // addByID adds links by id to the builder.
 func (d *Dataset) addByID(ctx context.Context, t *table, e ends, b *graph.Builder) error {
 	var from, to []string
-	return t.scan(ctx, []*column{e.source, e.target}, func(first int64, n int, values [][]parquet.Value) error {
+	columns := []*column{e.source, e.target, e.time}
+	return t.scan(ctx, columns, func(first int64, n int, values [][]parquet.Value) error {
 		d.reading(LinksFile, first, t.rows())
 		from, to = from[:0], to[:0]
 		for k := range n {
@@ -755,11 +822,18 @@ func (d *Dataset) addByID(ctx context.Context, t *table, e ends, b *graph.Builde
 			from, to = append(from, i), append(to, j)
 		}
 		// In a batch where it goes well, one by one where faults are let pass or to find the row at fault.
-		if !d.options.Tolerant && b.AddLinks(from, to) == nil {
+		if !d.options.Tolerant && e.time == nil && b.AddLinks(from, to) == nil {
 			return nil
 		}
+		var ends [2]int32
 		for k := range n {
-			if err := b.AddLink(from[k], to[k]); err != nil {
+			err := error(nil)
+			if b.Find(ends[:], []string{from[k], to[k]}); ends[0] >= 0 && ends[1] >= 0 {
+				err = b.AddLinkAt(ends[0], ends[1], e.when(k, values))
+			} else {
+				err = b.AddLink(from[k], to[k]) // says which end is unknown
+			}
+			if err != nil {
 				if err := d.skipLink(t, first+int64(k), err); err != nil {
 					return err
 				}
@@ -776,6 +850,8 @@ func (d *Dataset) skipLink(t *table, row int64, err error) error {
 	case errors.Is(err, graph.ErrUnknownNode):
 	case errors.Is(err, graph.ErrSelfLink):
 		kind, fix = &d.faults.selfLink, "leave it out"
+	case errors.Is(err, graph.ErrRole):
+		kind, fix = &d.faults.role, "swap the ends, or let the node be source and target"
 	default:
 		return placeError(t.path, row, "", err, "")
 	}

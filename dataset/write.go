@@ -248,6 +248,7 @@ type writer struct {
 	kept     *Dataset // whose tables are copied as they are; nil to write them from content
 	options  WriteOptions
 	manifest *Manifest
+	times    [rowsPerBatch]int64 // of the batch that is written
 }
 
 func newWriter(ctx context.Context, dir string, c Content, o WriteOptions) *writer {
@@ -414,10 +415,22 @@ type nodeRow struct {
 	Time  *int64 `parquet:"time,optional,timestamp(millisecond)"`
 }
 
+// roleRow is a row of nodes.parquet where some nodes are sources only or targets only.
+type roleRow struct {
+	nodeRow
+	Role string `parquet:"role,optional,dict"`
+}
+
 // linkRow is a row of links.parquet: row numbers of nodes.parquet.
 type linkRow struct {
 	Source int64 `parquet:"source,delta"`
 	Target int64 `parquet:"target,delta"`
+}
+
+// timedLinkRow is a row of links.parquet where links have times.
+type timedLinkRow struct {
+	linkRow
+	Time *int64 `parquet:"time,optional,timestamp(millisecond)"`
 }
 
 // Rows that are handed over, and kept in memory, at once. A text is a thousand bytes or so.
@@ -436,77 +449,105 @@ func newTable[T any](to io.Writer, rowsPerGroup int64, options ...parquet.Writer
 }
 
 func (w *writer) nodes(to io.Writer, progress func(done, of int) error) error {
-	g := w.content.Graph
 	// The smallest and largest text of a page do not help to find one.
-	table := newTable[nodeRow](to, nodesPerGroup, parquet.SkipPageBounds("text"), parquet.SkipPageBounds("title"))
-	var rows [rowsPerBatch]nodeRow
-	var times [rowsPerBatch]int64
-	for first := 0; first < g.Len(); first += rowsPerBatch {
-		n := min(rowsPerBatch, g.Len()-first)
-		for k := range n {
-			i := int32(first + k)
-			row := nodeRow{ID: g.ID(i), Title: g.Title(i)}
-			if f := g.Field(i); f != graph.UnknownField {
-				row.Field = g.FieldName(f)
-			}
-			if w.content.Text != nil {
-				text, err := w.content.Text(i)
-				if err != nil {
-					return fmt.Errorf("the text of node %q: %w", row.ID, err)
+	bounds := []parquet.WriterOption{parquet.SkipPageBounds("text"), parquet.SkipPageBounds("title")}
+	if g := w.content.Graph; g.TwoSided() {
+		w.manifest.Sources, w.manifest.Targets = len(g.Sources()), len(g.Targets())
+		return writeRows(newTable[roleRow](to, nodesPerGroup, bounds...), g.Len(), progress,
+			func(k, at int, row *roleRow) error {
+				row.Role = ""
+				if r := g.Role(int32(at)); r != graph.SourceAndTarget {
+					row.Role = r.String()
 				}
-				row.Text = text
+				return w.node(k, at, &row.nodeRow)
+			})
+	}
+	return writeRows(newTable[nodeRow](to, nodesPerGroup, bounds...), w.content.Graph.Len(), progress, w.node)
+}
+
+// writeRows writes n rows, which fill sets: row number at is element k of its batch.
+func writeRows[T any](table *parquet.GenericWriter[T], n int, progress func(done, of int) error,
+	fill func(k, at int, row *T) error) error {
+	rows := make([]T, rowsPerBatch)
+	for first := 0; first < n; first += rowsPerBatch {
+		batch := rows[:min(rowsPerBatch, n-first)]
+		for k := range batch {
+			if err := fill(k, first+k, &batch[k]); err != nil {
+				return err
 			}
-			if t, known := g.Time(i); known {
-				if s := t.Unix(); s > math.MaxInt64/1000 || s < math.MinInt64/1000 {
-					return w.refuse("node %q has a time of %d seconds from 1970, beyond what milliseconds can count",
-						"leave its time out", row.ID, s)
-				}
-				times[k] = t.Unix() * 1000
-				row.Time = &times[k]
-			}
-			for _, c := range [...]struct{ name, text string }{{"id", row.ID}, {"title", row.Title},
-				{"text", row.Text}} {
-				if !utf8.ValidString(c.text) {
-					return w.refuse("the %s of node %q is not UTF-8",
-						"decode it with the right character set, or replace what is not UTF-8 with strings.ToValidUTF8",
-						c.name, strings.ToValidUTF8(row.ID, "�"))
-				}
-			}
-			rows[k] = row
 		}
-		if _, err := table.Write(rows[:n]); err != nil {
+		if _, err := table.Write(batch); err != nil {
 			return err
 		}
-		if err := progress(first+n, g.Len()); err != nil {
+		if err := progress(first+len(batch), n); err != nil {
 			return err
 		}
 	}
 	return table.Close()
 }
 
-func (w *writer) links(to io.Writer, progress func(done, of int) error) error {
-	g := w.content.Graph
-	table := newTable[linkRow](to, linksPerRowGroup)
-	rows, done := make([]linkRow, 0, rowsPerBatch), 0
-	flush := func() error {
-		if _, err := table.Write(rows); err != nil {
+// node sets the row of a node.
+func (w *writer) node(k, at int, row *nodeRow) error {
+	g, i := w.content.Graph, int32(at)
+	*row = nodeRow{ID: g.ID(i), Title: g.Title(i)}
+	if f := g.Field(i); f != graph.UnknownField {
+		row.Field = g.FieldName(f)
+	}
+	if w.content.Text != nil {
+		text, err := w.content.Text(i)
+		if err != nil {
+			return fmt.Errorf("the text of node %q: %w", row.ID, err)
+		}
+		row.Text = text
+	}
+	if t, known := g.Time(i); known {
+		var err error
+		if row.Time, err = w.milliseconds(k, t.Unix(), "node", row.ID); err != nil {
 			return err
 		}
-		done += len(rows)
-		rows = rows[:0]
-		return progress(done, g.LinkCount())
 	}
-	for i, j := range g.Links() {
-		if rows = append(rows, linkRow{int64(i), int64(j)}); len(rows) == rowsPerBatch {
-			if err := flush(); err != nil {
-				return err
-			}
+	for _, c := range [...]struct{ name, text string }{{"id", row.ID}, {"title", row.Title}, {"text", row.Text}} {
+		if !utf8.ValidString(c.text) {
+			return w.refuse("the %s of node %q is not UTF-8",
+				"decode it with the right character set, or replace what is not UTF-8 with strings.ToValidUTF8",
+				c.name, strings.ToValidUTF8(row.ID, "�"))
 		}
 	}
-	if err := flush(); err != nil {
-		return err
+	return nil
+}
+
+// milliseconds returns a time as it is stored, in the place of element k of a batch.
+func (w *writer) milliseconds(k int, seconds int64, what string, id any) (*int64, error) {
+	if seconds > math.MaxInt64/1000 || seconds < math.MinInt64/1000 {
+		return nil, w.refuse("%s %#v has a time of %d seconds from 1970, beyond what milliseconds can count",
+			"leave its time out", what, id, seconds)
 	}
-	return table.Close()
+	w.times[k] = seconds * 1000
+	return &w.times[k], nil
+}
+
+func (w *writer) links(to io.Writer, progress func(done, of int) error) error {
+	g := w.content.Graph
+	source, place := int32(0), -1 // of the link that is written
+	link := func(_, _ int, row *linkRow) error {
+		for place++; place >= len(g.Out(source)); source, place = source+1, 0 {
+		}
+		*row = linkRow{int64(source), int64(g.Out(source)[place])}
+		return nil
+	}
+	if !g.HasLinkTimes() {
+		return writeRows(newTable[linkRow](to, linksPerRowGroup), g.LinkCount(), progress, link)
+	}
+	w.manifest.LinkTimes = true
+	return writeRows(newTable[timedLinkRow](to, linksPerRowGroup), g.LinkCount(), progress,
+		func(k, at int, row *timedLinkRow) (err error) {
+			link(k, at, &row.linkRow)
+			row.Time = nil
+			if t := g.OutTimes(source)[place]; t != graph.NoTime {
+				row.Time, err = w.milliseconds(k, t, "the link number", at)
+			}
+			return err
+		})
 }
 
 func (w *writer) vectors(to io.Writer, progress func(done, of int) error) error {

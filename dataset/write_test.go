@@ -164,13 +164,13 @@ func TestUnstorable(t *testing.T) {
 		"too large": {Content{Graph: vectors(0, 70000)}, true, ErrContent, "65504"},
 		"closed":    {Content{Graph: closed}, false, ErrContent, "closed"},
 		"ragged": {Content{Graph: small(t), Exposures: &Exposures{Source: []int32{0}}}, false, ErrContent,
-			"columns of 1, 0"},
+			"columns of [1 0"},
 		"unknown": {Content{Graph: small(t),
-			Exposures: pair(Exposures{[]int32{0}, []int32{2}, nil, []bool{true}, []bool{true}})}, false, ErrContent,
-			"exposure 0"},
+			Exposures: pair(Exposures{Source: []int32{0}, Target: []int32{2}, Exposed: []bool{true},
+				Linked: []bool{true}})}, false, ErrContent, "exposure 0"},
 		"probability": {Content{Graph: small(t),
-			Exposures: pair(Exposures{[]int32{0}, []int32{1}, []float64{1.5}, []bool{true}, []bool{true}})}, false,
-			ErrContent, "probability 1.5"},
+			Exposures: pair(Exposures{Source: []int32{0}, Target: []int32{1}, Shown: []float64{1.5},
+				Exposed: []bool{true}, Linked: []bool{true}})}, false, ErrContent, "probability 1.5"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			parent := t.TempDir()
