@@ -23,7 +23,8 @@ type Exposures struct {
 	// What a log may know besides; nil when it does not. A pair that was shown more than once is one pair with a count.
 	Count    []int32  // how often it was shown
 	Position []int32  // its best place in a list, from 1 on; 0 where unknown
-	Surface  []string // where it was shown: a page, a mail; "" where unknown
+	Surface  []uint16 // where it was shown, as a place in Surfaces
+	Surfaces []string // names of surfaces: a page, a mail; "" where unknown
 	Time     []int64  // when it was shown first, in seconds from 1970; graph.NoTime where unknown
 }
 
@@ -104,7 +105,10 @@ func (w *writer) showing(k, at int, row *showingRow) (err error) {
 		row.Position = &e.Position[at]
 	}
 	if e.Surface != nil {
-		row.Surface = e.Surface[at]
+		if int(e.Surface[at]) >= len(e.Surfaces) {
+			return w.refuse("exposure %d has surface %d of %d", "name every surface", at, e.Surface[at], len(e.Surfaces))
+		}
+		row.Surface = e.Surfaces[e.Surface[at]]
 	}
 	if e.Time != nil && e.Time[at] != graph.NoTime {
 		row.Time, err = w.milliseconds(k, e.Time[at], "exposure", at)
@@ -163,7 +167,7 @@ type exposureReader struct {
 	shown, exposed, linked *column
 	// what a log may know besides; nil when it does not
 	count, position, surface, time *column
-	surfaces                       map[string]string // each once in memory
+	surfaces                       map[string]uint16
 	read                           Exposures
 }
 
@@ -215,7 +219,7 @@ func (r *exposureReader) findShowings() {
 			*c.into = found
 		}
 	}
-	r.surfaces = map[string]string{}
+	r.surfaces = map[string]uint16{}
 	if r.count != nil {
 		r.read.Count = []int32{}
 	}
@@ -223,7 +227,7 @@ func (r *exposureReader) findShowings() {
 		r.read.Position = []int32{}
 	}
 	if r.surface != nil {
-		r.read.Surface = []string{}
+		r.read.Surface = []uint16{}
 	}
 	if r.time != nil {
 		r.read.Time = []int64{}
@@ -297,8 +301,13 @@ func (r *exposureReader) addShowing(row int64, k int, values [][]parquet.Value) 
 		}
 		known, ok := r.surfaces[name]
 		if !ok {
-			known = strings.Clone(name) // the page goes back
-			r.surfaces[known] = known
+			if len(e.Surfaces) > math.MaxUint16 {
+				return placeError(r.path, row, "surface", fmt.Errorf("%w: more than %d surfaces", graph.ErrTooLarge,
+					math.MaxUint16), "merge the rare ones")
+			}
+			known = uint16(len(e.Surfaces))
+			e.Surfaces = append(e.Surfaces, strings.Clone(name)) // the page goes back
+			r.surfaces[e.Surfaces[known]] = known
 		}
 		e.Surface = append(e.Surface, known)
 	}
