@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/parquet-go/parquet-go"
+	"github.com/parquet-go/parquet-go/compress/zstd"
 
 	"unseen/graph"
 )
@@ -40,13 +41,18 @@ type exposureRow struct {
 	Linked  bool     `parquet:"linked"`
 }
 
-// showingRow is a row of exposures.parquet where more is known of how pairs were shown.
+// showingRow is a row of exposures.parquet where more is known of how pairs were shown. Logs are long, and sorted by
+// source: differences take a fraction of the space and of the time.
 type showingRow struct {
-	exposureRow
-	Count    int32  `parquet:"count"`
-	Position *int32 `parquet:"position,optional"`
-	Surface  string `parquet:"surface,optional,dict"`
-	Time     *int64 `parquet:"time,optional,timestamp(millisecond)"`
+	Source   int64    `parquet:"source,delta"`
+	Target   int64    `parquet:"target,delta"`
+	Shown    *float64 `parquet:"shown,optional"`
+	Exposed  bool     `parquet:"exposed"`
+	Linked   bool     `parquet:"linked"`
+	Count    int32    `parquet:"count,delta"`
+	Position int32    `parquet:"position,delta"` // 0 where unknown
+	Surface  string   `parquet:"surface,optional,dict"`
+	Time     *int64   `parquet:"time,optional,timestamp(millisecond)"`
 }
 
 // lengths are those of the columns, 0 where one is nil.
@@ -67,7 +73,8 @@ func (w *writer) exposures(to io.Writer, progress func(done, of int) error) erro
 	if e.Count == nil && e.Position == nil && e.Surface == nil && e.Time == nil {
 		return writeRows(newTable[exposureRow](to, linksPerRowGroup), e.Len(), progress, w.exposure)
 	}
-	return writeRows(newTable[showingRow](to, linksPerRowGroup), e.Len(), progress, w.showing)
+	fast := parquet.Compression(&zstd.Codec{Level: zstd.SpeedFastest}) // times hardly get smaller
+	return writeRows(newTable[showingRow](to, linksPerRowGroup, fast), e.Len(), progress, w.showing)
 }
 
 // exposure sets the row of a pair.
@@ -91,22 +98,25 @@ func (w *writer) exposure(_, at int, row *exposureRow) error {
 // showing sets the row of a pair of which more is known.
 func (w *writer) showing(k, at int, row *showingRow) (err error) {
 	e := w.content.Exposures
-	if err := w.exposure(k, at, &row.exposureRow); err != nil {
+	var plain exposureRow
+	if err := w.exposure(k, at, &plain); err != nil {
 		return err
 	}
-	row.Count, row.Position, row.Surface, row.Time = 0, nil, "", nil
+	*row = showingRow{Source: plain.Source, Target: plain.Target, Shown: plain.Shown, Exposed: plain.Exposed,
+		Linked: plain.Linked}
 	if row.Exposed {
 		row.Count = 1
 	}
 	if e.Count != nil {
 		row.Count = e.Count[at]
 	}
-	if e.Position != nil && e.Position[at] > 0 {
-		row.Position = &e.Position[at]
+	if e.Position != nil {
+		row.Position = e.Position[at]
 	}
 	if e.Surface != nil {
 		if int(e.Surface[at]) >= len(e.Surfaces) {
-			return w.refuse("exposure %d has surface %d of %d", "name every surface", at, e.Surface[at], len(e.Surfaces))
+			return w.refuse("exposure %d has surface %d of %d", "name every surface", at, e.Surface[at],
+				len(e.Surfaces))
 		}
 		row.Surface = e.Surfaces[e.Surface[at]]
 	}

@@ -404,18 +404,8 @@ func (d *Dataset) read(ctx context.Context) error {
 		return fileError(d.dir, err, "")
 	}
 	d.graph, d.build, d.linkRows = g, report, links.rows()
-	if m := d.manifest; d.written && (m.Sources != 0 || m.Targets != 0) && !d.options.Tolerant &&
-		(m.Sources != len(g.Sources()) || m.Targets != len(g.Targets())) {
-		return fileError(d.path(NodesFile), fmt.Errorf("%w: it has %d sources and %d targets, and %s says %d and %d",
-			ErrChecksum, len(g.Sources()), len(g.Targets()), ManifestFile, m.Sources, m.Targets), "copy the folder again")
-	}
-	if d.written && d.manifest.Nodes != g.Len() && !d.options.Tolerant {
-		return fileError(d.path(NodesFile), fmt.Errorf("%w: it has %d rows, and %s says %d", ErrChecksum, g.Len(),
-			ManifestFile, d.manifest.Nodes), "copy the folder again")
-	}
-	if d.written && int64(d.manifest.Links) != links.rows() && !d.options.Tolerant {
-		return fileError(d.path(LinksFile), fmt.Errorf("%w: it has %d rows, and %s says %d", ErrChecksum, links.rows(),
-			ManifestFile, d.manifest.Links), "copy the folder again")
+	if err := d.compareCounts(); err != nil {
+		return err
 	}
 	if err := d.attachVectors(); err != nil {
 		return err
@@ -424,6 +414,28 @@ func (d *Dataset) read(ctx context.Context) error {
 		d.describe()
 	}
 	d.texts.table = nodes
+	return nil
+}
+
+// compareCounts refuses tables that hold other numbers of nodes or links than the manifest says.
+func (d *Dataset) compareCounts() error {
+	if !d.written || d.options.Tolerant {
+		return nil
+	}
+	g, m := d.graph, d.manifest
+	differs := func(file, format string, a ...any) error {
+		return fileError(d.path(file), fmt.Errorf("%w: it has "+format, append([]any{ErrChecksum}, a...)...),
+			"copy the folder again")
+	}
+	switch {
+	case m.Nodes != g.Len():
+		return differs(NodesFile, "%d rows, and %s says %d", g.Len(), ManifestFile, m.Nodes)
+	case int64(m.Links) != d.linkRows:
+		return differs(LinksFile, "%d rows, and %s says %d", d.linkRows, ManifestFile, m.Links)
+	case (m.Sources != 0 || m.Targets != 0) && (m.Sources != len(g.Sources()) || m.Targets != len(g.Targets())):
+		return differs(NodesFile, "%d sources and %d targets, and %s says %d and %d", len(g.Sources()),
+			len(g.Targets()), ManifestFile, m.Sources, m.Targets)
+	}
 	return nil
 }
 

@@ -441,11 +441,11 @@ const (
 )
 
 func newTable[T any](to io.Writer, rowsPerGroup int64, options ...parquet.WriterOption) *parquet.GenericWriter[T] {
-	return parquet.NewGenericWriter[T](to, append(options,
+	return parquet.NewGenericWriter[T](to, append([]parquet.WriterOption{
 		parquet.CreatedBy("unseen", "1", "dataset"), // a constant: the bytes do not depend on the build
 		parquet.Compression(&zstd.Codec{Level: zstd.DefaultLevel}),
 		parquet.MaxRowsPerRowGroup(rowsPerGroup),
-	)...)
+	}, options...)...)
 }
 
 func (w *writer) nodes(to io.Writer, progress func(done, of int) error) error {

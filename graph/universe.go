@@ -44,7 +44,8 @@ type frame struct {
 func newFrame(g *Graph, u Universe) (*frame, error) {
 	f := &frame{g: g, order: u.Before, except: u.Except}
 	if f.except != nil && f.except.Len() != g.Len() {
-		return nil, fmt.Errorf("the universe leaves out links of a graph of %d nodes, and this one has %d: %w; use one "+
+		return nil, fmt.Errorf("the universe leaves out links of a graph of %d nodes, and this one has %d: %w; "+
+			"use one "+
 			"of the same nodes", f.except.Len(), g.Len(), ErrShape)
 	}
 	if f.order != nil && len(f.order.Rank) != g.Len() {

@@ -22,20 +22,34 @@ type settingFlag struct {
 const (
 	tableImports = "import parquet,import csv,import jsonl"
 	workImports  = "import openalex,import mag,import semantic-scholar"
-	imports      = tableImports + "," + workImports + ",import edges,import npz"
+	interactions = "import interactions"
+	imports      = tableImports + "," + workImports + ",import edges,import npz," + interactions
 )
 
 // settingFlags are the flags of the settings that hints of libraries speak of.
 var settingFlags = map[hint.Setting]settingFlag{
 	"anchors":        {"anchor", "fit"},
 	"cert":           {"tls-cert", "serve"},
+	"clicked":        {"clicked", interactions},
+	"clicks":         {"clicks", interactions},
+	"count":          {"count", interactions},
 	"doctor":         {"doctor", "fit"},
+	"exposed":        {"exposed", interactions},
 	"exposure":       {"exposure", "fit"},
 	"field":          {"field", tableImports + "," + workImports},
 	"fieldsBy":       {"fields-by", "fit"},
 	"force":          {"force", imports + ",export"},
 	"fromYear":       {"from-year", workImports},
 	"id":             {"id", tableImports},
+	"impressionItem": {"impression-item", interactions},
+	"impressionTime": {"impression-time", interactions},
+	"impressionUser": {"impression-user", interactions},
+	"item":           {"item", interactions},
+	"itemField":      {"item-field", interactions},
+	"itemId":         {"item-id", interactions},
+	"itemText":       {"item-text", interactions},
+	"itemTime":       {"item-time", interactions},
+	"itemTitle":      {"item-title", interactions},
 	"keepOutside":    {"keep-outside", workImports},
 	"keepParatext":   {"keep-paratext", "import openalex"},
 	"keepRetracted":  {"keep-retracted", "import openalex"},
@@ -45,20 +59,32 @@ var settingFlags = map[hint.Setting]settingFlag{
 	"model":          {"model", "serve"},
 	"naive":          {"naive", "serve,recommend,bridges"},
 	"negativeScheme": {"negative-scheme", "fit"},
-	"noHeader":       {"no-header", "import csv"},
+	"noHeader":       {"no-header", "import csv," + interactions},
 	"nodesFromLinks": {"nodes-from-links", imports},
 	"open":           {"open", "serve"},
+	"position":       {"position", interactions},
+	"probability":    {"probability", interactions},
 	"propensity":     {"propensity", "fit"},
+	"rating":         {"rating", interactions},
 	"rowNumbers":     {"row-numbers", "check,encode"},
 	"source":         {"source", tableImports},
 	"split":          {"split", "fit"},
+	"surface":        {"surface", interactions},
 	"target":         {"target", tableImports},
 	"testFrom":       {"test-from", "fit"},
 	"text":           {"text", tableImports},
-	"time":           {"time", tableImports},
+	"threshold":      {"threshold", interactions},
+	"time":           {"time", tableImports + "," + interactions},
 	"title":          {"title", tableImports},
 	"toYear":         {"to-year", workImports},
 	"tokens":         {"token-file", "serve"},
+	"user":           {"user", interactions},
+	"userField":      {"user-field", interactions},
+	"userId":         {"user-id", interactions},
+	"userPrefix":     {"user-prefix", interactions},
+	"userText":       {"user-text", interactions},
+	"userTime":       {"user-time", interactions},
+	"userTitle":      {"user-title", interactions},
 	"validationFrom": {"validation-from", "fit"},
 }
 

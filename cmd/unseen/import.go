@@ -63,15 +63,22 @@ func newImportOf(format exchange.Format) *cobra.Command {
 	if args == "" {
 		args = "PATH…"
 	}
+	example := fmt.Sprintf("unseen import %s raw -o papers", format.Name)
+	if len(format.Files) > 0 {
+		example = fmt.Sprintf("unseen import %s --%s raw/%[2]s.csv -o shop", format.Name, format.Files[0])
+	}
 	texts, switches := map[string]*string{}, map[string]*bool{}
 	cmd := &cobra.Command{
 		Use:     format.Name + " " + args,
 		Short:   format.Summary,
 		Long:    strings.TrimSpace(format.Summary + ".\n\n" + format.Help),
-		Example: fmt.Sprintf("  unseen import %s raw -o papers", format.Name),
+		Example: "  " + example,
 		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return usagef("name the files to import; for instance unseen import %s raw -o papers", format.Name)
+			switch {
+			case len(args) > 0 && len(format.Files) > 0:
+				return usagef("%s is no flag; for instance %s", args[0], example)
+			case len(args) == 0 && len(format.Files) == 0:
+				return usagef("name the files to import; for instance %s", example)
 			}
 			if f.Paths = args; f.out == "" {
 				return usagef("name the folder of the new dataset: -o DIR")
@@ -106,8 +113,8 @@ func newImportOf(format exchange.Format) *cobra.Command {
 	flags.BoolVar(&f.Lenient, "lenient", false, "skip bad records; list them in DIR.rejects.csv")
 	flags.BoolVar(&f.NodesFromLinks, "nodes-from-links", false, "make a node for each link end without a record")
 	flags.BoolVar(&f.Undirected, "undirected", false, "add every link in both directions")
-	flags.StringVar(&f.FieldSeparator, "field-separator", "", "`TEXT` between the fields of a node; first is used")
-	flags.StringVar(&f.fieldTree, "field-tree", "", "CSV `FILE` child,parent: use the root of each field")
+	flags.StringVar(&f.FieldSeparator, "field-separator", "", "`TEXT` between fields of a node; first is used")
+	flags.StringVar(&f.fieldTree, "field-tree", "", "CSV `FILE` child,parent: use each field's root")
 	flags.BoolVar(&f.Force, "force", false, "replace an existing dataset")
 	flags.BoolVar(&f.quiet, "quiet", false, "no progress on stderr")
 	jsonFlag(cmd, &f.asJSON)

@@ -20,6 +20,7 @@ import (
 	"unseen/dataset"
 	"unseen/graph"
 	"unseen/hint"
+	"unseen/internal/amount"
 	"unseen/internal/atomicfile"
 )
 
@@ -35,12 +36,17 @@ type collector struct {
 	nodes   int
 	ended   bool // no further Node comes
 
-	batch   batch
-	wanted  map[string]int32 // ids that are no nodes yet, by the number of their first use
-	names   []string         // the ids of wanted
-	waiting []waiting        // links with at least one wanted end
-	files   []string         // of waiting links
-	shown   []exposure
+	batch    batch
+	wanted   map[string]int32 // ids that are no nodes yet, by the number of their first use
+	names    []string         // the ids of wanted
+	waiting  []waiting        // links with at least one wanted end
+	files    []string         // of waiting links
+	shown    []exposure
+	surfaces *interner          // of exposures; nil before the first
+	joined   *dataset.Exposures // pairs that were joined by an importer of interactions
+	repeats  int64              // rows of interactions beyond the first of their pair
+	fields   map[string]bool    // that Field declared
+	missing  int                // nodes whose field says that it is missing
 
 	texts    *spool
 	vectors  *os.File
@@ -53,12 +59,15 @@ type collector struct {
 type waiting struct {
 	source, target int32
 	file, line     int32
+	seconds        int64 // of a link
 }
 
 type exposure struct {
 	waiting
 	shown           float64
 	exposed, linked bool
+	count, position int32
+	surface         uint16
 }
 
 // batch is links by id, copied, that are looked up together.
@@ -66,6 +75,7 @@ type batch struct {
 	text             []byte
 	ends             []int // of sources and targets in turn
 	at               []Place
+	seconds          []int64
 	sources, targets []string
 	from, to         [batchSize]int32
 }
@@ -73,7 +83,8 @@ type batch struct {
 const batchSize = 1024
 
 func newCollector(ctx context.Context, scratch string, o Options) (*collector, error) {
-	c := &collector{ctx: ctx, options: o, scratch: scratch, roots: map[string]string{}, wanted: map[string]int32{}}
+	c := &collector{ctx: ctx, options: o, scratch: scratch, roots: map[string]string{}, wanted: map[string]int32{},
+		fields: map[string]bool{}}
 	c.builder.DropSelfLinks = true
 	for _, field := range slices.Sorted(maps.Keys(o.FieldTree)) {
 		if _, err := rootOf(field, o.FieldTree); err != nil {
@@ -125,10 +136,12 @@ func (c *collector) field(given string) string {
 }
 
 func (c *collector) Field(name string) error {
-	_, err := c.builder.AddField(strings.Clone(name))
+	name = strings.Clone(name)
+	_, err := c.builder.AddField(name)
 	if err != nil {
 		return &Error{Place{}, err}
 	}
+	c.fields[name] = true
 	return nil
 }
 
@@ -148,7 +161,11 @@ func (c *collector) Node(n NodeRecord, at Place) (int32, error) {
 			return -1, c.Reject(at, withEncodingHint(fmt.Errorf("%w: the %s", ErrEncoding, part.name)), []byte(n.ID))
 		}
 	}
-	i, err := c.builder.AddNode(graph.Node{ID: n.ID, Field: c.field(n.Field), Title: n.Title, Time: n.Time})
+	field := c.field(n.Field)
+	if missingValue(field) && !c.fields[field] {
+		field = ""
+	}
+	i, err := c.builder.AddNode(graph.Node{ID: n.ID, Field: field, Title: n.Title, Time: n.Time, Role: n.Role})
 	switch {
 	case errors.Is(err, graph.ErrEmptyID):
 		return -1, c.Reject(at, hint.Wrap(fmt.Errorf("%w: the id is empty", ErrFormat), "give every node an id"),
@@ -158,6 +175,9 @@ func (c *collector) Node(n NodeRecord, at Place) (int32, error) {
 			"merge the records, or change one id"), []byte(n.ID))
 	case err != nil:
 		return -1, &Error{at, err}
+	}
+	if field == "" && strings.TrimSpace(n.Field) != "" {
+		c.missing++
 	}
 	c.nodes++
 	if n.Text != "" || c.texts != nil {
@@ -171,12 +191,38 @@ func (c *collector) Node(n NodeRecord, at Place) (int32, error) {
 	return i, nil
 }
 
+// missingValue reports whether a field only says that there is none.
+func missingValue(field string) bool {
+	switch strings.ToLower(strings.TrimSpace(field)) {
+	case "", "none", "unknown", "n/a", "nan", "null":
+		return true
+	}
+	return false
+}
+
+// link, showings and repeat take what an importer of interactions has joined.
+func (c *collector) link(source, target int32, seconds int64) error {
+	if err := c.builder.AddLinkAt(source, target, seconds); err != nil {
+		return &Error{Place{}, err}
+	}
+	return nil
+}
+
+func (c *collector) showings(e *dataset.Exposures) { c.joined = e }
+
+func (c *collector) repeat(rows int64) { c.repeats += rows }
+
 func (c *collector) NodesFromLinks() { c.options.NodesFromLinks = true }
 
 func (c *collector) EndNodes() { c.ended = true }
 
 func (c *collector) Link(source, target string, at Place) error {
+	return c.LinkAt(source, target, graph.NoTime, at)
+}
+
+func (c *collector) LinkAt(source, target string, seconds int64, at Place) error {
 	b := &c.batch
+	b.seconds = append(b.seconds, seconds)
 	b.text = append(b.text, source...)
 	b.ends = append(b.ends, len(b.text))
 	b.text = append(b.text, target...)
@@ -206,9 +252,9 @@ func (c *collector) flush() error {
 		start = end
 	}
 	// Emptied first, since addAll may call flush again.
-	at := b.at
-	b.text, b.ends, b.at = b.text[:0], b.ends[:0], b.at[:0]
-	return c.addAll(b.sources, b.targets, func(k int) Place { return at[k] })
+	at, seconds := b.at, b.seconds
+	b.text, b.ends, b.at, b.seconds = b.text[:0], b.ends[:0], b.at[:0], b.seconds[:0]
+	return c.addAll(b.sources, b.targets, seconds, func(k int) Place { return at[k] })
 }
 
 // linkBatch adds links whose ids need no copy, line after line from a place on.
@@ -218,7 +264,7 @@ func (c *collector) linkBatch(sources, targets []string, first Place) error {
 	}
 	for start := 0; start < len(sources); start += batchSize {
 		end := min(start+batchSize, len(sources))
-		err := c.addAll(sources[start:end], targets[start:end], func(k int) Place {
+		err := c.addAll(sources[start:end], targets[start:end], nil, func(k int) Place {
 			return Place{File: first.File, Line: first.Line + start + k}
 		})
 		if err != nil {
@@ -233,8 +279,8 @@ type linkBatcher interface {
 	linkBatch(sources, targets []string, first Place) error
 }
 
-// addAll looks up the ends of at most batchSize links and adds them.
-func (c *collector) addAll(sources, targets []string, at func(k int) Place) error {
+// addAll looks up the ends of at most batchSize links and adds them; seconds may be nil.
+func (c *collector) addAll(sources, targets []string, seconds []int64, at func(k int) Place) error {
 	b, n := &c.batch, len(sources)
 	// Most of the time is spent waiting for memory, which two goroutines can do at once.
 	var both sync.WaitGroup
@@ -246,10 +292,13 @@ func (c *collector) addAll(sources, targets []string, at func(k int) Place) erro
 	c.builder.Find(b.to[:n], targets)
 	both.Wait()
 	for k := range n {
-		from, to := b.from[k], b.to[k]
+		from, to, when := b.from[k], b.to[k], int64(graph.NoTime)
+		if seconds != nil {
+			when = seconds[k]
+		}
 		if from >= 0 && to >= 0 {
-			if err := c.add(from, to); err != nil {
-				return &Error{at(k), err}
+			if err := c.add(from, to, when, at(k)); err != nil {
+				return err
 			}
 			continue
 		}
@@ -260,24 +309,32 @@ func (c *collector) addAll(sources, targets []string, at func(k int) Place) erro
 		switch {
 		case !ok:
 		case from >= 0 && to >= 0:
-			err = c.add(from, to)
+			err = c.add(from, to, when, at(k))
 		default:
-			c.waiting = append(c.waiting, c.waitingAt(from, to, at(k)))
+			w := c.waitingAt(from, to, at(k))
+			w.seconds = when
+			c.waiting = append(c.waiting, w)
 		}
 		if err != nil {
-			return &Error{at(k), err}
+			return err
 		}
 	}
 	return nil
 }
 
 // add adds a link between two nodes.
-func (c *collector) add(from, to int32) error {
-	err := c.builder.AddLinkIndex(from, to)
+func (c *collector) add(from, to int32, seconds int64, at Place) error {
+	err := c.builder.AddLinkAt(from, to, seconds)
 	if err == nil && c.options.Undirected && from != to {
-		err = c.builder.AddLinkIndex(to, from)
+		err = c.builder.AddLinkAt(to, from, seconds)
 	}
-	return err
+	if link, is := errors.AsType[*graph.LinkError](err); is { // of a role: unknown ends never get here
+		return c.Reject(at, hint.Wrap(link.Err, "%s", link.Hint), nil)
+	}
+	if err != nil {
+		return &Error{at, err}
+	}
+	return nil
 }
 
 // ends returns the numbers of two ends: of nodes, or of ids that may still become nodes. It is not ok where
@@ -333,7 +390,7 @@ func (c *collector) waitingAt(from, to int32, at Place) waiting {
 	if n := len(c.files); n == 0 || c.files[n-1] != at.File {
 		c.files = append(c.files, at.File)
 	}
-	return waiting{from, to, int32(len(c.files) - 1), int32(min(at.Line, math.MaxInt32))}
+	return waiting{from, to, int32(len(c.files) - 1), int32(min(at.Line, math.MaxInt32)), graph.NoTime}
 }
 
 func (c *collector) LinkIndex(source, target int32, at Place) error {
@@ -341,10 +398,7 @@ func (c *collector) LinkIndex(source, target int32, at Place) error {
 		return c.Reject(at, hint.Wrap(fmt.Errorf("%w: %d links to %d, and there are %d nodes", ErrUnknownNode, source,
 			target, c.nodes), "number nodes from 0"), fmt.Appendf(nil, "%d,%d", source, target))
 	}
-	if err := c.add(source, target); err != nil {
-		return &Error{at, err}
-	}
-	return nil
+	return c.add(source, target, graph.NoTime, at)
 }
 
 func (c *collector) Exposure(e ExposureRecord, at Place) error {
@@ -360,8 +414,30 @@ func (c *collector) Exposure(e ExposureRecord, at Place) error {
 	if err != nil || !ok {
 		return err
 	}
-	c.shown = append(c.shown, exposure{c.waitingAt(from, to, at), e.Shown, e.Exposed, e.Linked})
+	x := exposure{waiting: c.waitingAt(from, to, at), shown: e.Shown, exposed: e.Exposed, linked: e.Linked,
+		count: int32(max(0, min(e.Count, math.MaxInt32))), position: int32(max(0, min(e.Position, math.MaxInt32)))}
+	if !e.Time.IsZero() {
+		x.seconds = e.Time.Unix()
+	}
+	if x.surface, err = c.surface(e.Surface); err != nil {
+		return c.Reject(at, err, pair(e.Source, e.Target))
+	}
+	c.shown = append(c.shown, x)
 	return nil
+}
+
+// surface numbers the name of a surface.
+func (c *collector) surface(name string) (uint16, error) {
+	if c.surfaces == nil {
+		c.surfaces = newInterner()
+		c.surfaces.add("")
+	}
+	number, err := c.surfaces.add(name)
+	if err != nil || number > math.MaxUint16 {
+		return 0, hint.Wrap(fmt.Errorf("%w: more than %d surfaces", graph.ErrTooLarge, math.MaxUint16),
+			"merge the rare ones")
+	}
+	return uint16(number), nil
 }
 
 func (c *collector) Has(id string) bool {
@@ -508,8 +584,8 @@ func (c *collector) addWaiting(numbers []int32) error {
 			if err := c.rejectWaiting(w, from); err != nil {
 				return err
 			}
-		} else if err := c.add(from, to); err != nil {
-			return &Error{c.placeOf(w), err}
+		} else if err := c.add(from, to, w.seconds, c.placeOf(w)); err != nil {
+			return err
 		}
 	}
 	c.waiting = nil
@@ -518,11 +594,15 @@ func (c *collector) addWaiting(numbers []int32) error {
 
 // exposures returns the exposures, with their ends resolved; nil where there are none.
 func (c *collector) exposures(numbers []int32) (*dataset.Exposures, error) {
+	if c.joined != nil {
+		c.report.Exposures = c.joined.Len()
+		return c.joined, nil
+	}
 	if len(c.shown) == 0 {
 		return nil, nil
 	}
 	e := &dataset.Exposures{}
-	known := false
+	known, counted, placed, surfaced, timed := false, false, false, false, false
 	for _, x := range c.shown {
 		from, to := numberOf(x.source, numbers), numberOf(x.target, numbers)
 		if from < 0 || to < 0 {
@@ -535,9 +615,25 @@ func (c *collector) exposures(numbers []int32) (*dataset.Exposures, error) {
 		e.Exposed, e.Linked = append(e.Exposed, x.exposed), append(e.Linked, x.linked)
 		e.Shown = append(e.Shown, x.shown)
 		known = known || !math.IsNaN(x.shown)
+		e.Count, e.Position = append(e.Count, x.count), append(e.Position, x.position)
+		e.Surface, e.Time = append(e.Surface, x.surface), append(e.Time, x.seconds)
+		counted, placed = counted || x.count > 0, placed || x.position > 0
+		surfaced, timed = surfaced || x.surface > 0, timed || x.seconds != graph.NoTime
 	}
 	if !known {
 		e.Shown = nil
+	}
+	if !counted {
+		e.Count = nil
+	}
+	if !placed {
+		e.Position = nil
+	}
+	if e.Surfaces = c.surfaces.all(); !surfaced {
+		e.Surface, e.Surfaces = nil, nil
+	}
+	if !timed {
+		e.Time = nil
 	}
 	c.shown = nil
 	c.report.Exposures = e.Len()
@@ -575,7 +671,12 @@ func (c *collector) build() (*graph.Graph, error) {
 	if err != nil {
 		return nil, &Error{Place{}, err}
 	}
+	built.Repeated += int(c.repeats)
 	c.report.BuildReport = built
+	if c.missing > 0 {
+		c.Note("%s a field that says it is missing, such as none or n/a, and count as nodes without a field.",
+			amount.OneOrMore(c.missing, "node has", "nodes have"))
+	}
 	if g.Len() == 0 {
 		return nil, failAt(Place{File: strings.Join(c.options.Paths, " ")}, fmt.Errorf("%w: no nodes", ErrFormat),
 			"check that the files are not empty and that the settings name their columns")

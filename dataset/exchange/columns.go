@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"unseen/graph"
 	"unseen/hint"
 )
 
@@ -14,28 +15,55 @@ import (
 type role struct {
 	name  string
 	known []string
+	flag  string // that names the column; empty means name
+}
+
+// flagName is the flag that names the column.
+func (r role) flagName() string {
+	if r.flag != "" {
+		return r.flag
+	}
+	return r.name
+}
+
+// setting is the flag as a setting of hints: userField for user-field.
+func (r role) setting() hint.Setting {
+	first, rest, found := strings.Cut(r.flagName(), "-")
+	if found {
+		rest = strings.ToUpper(rest[:1]) + rest[1:]
+	}
+	return hint.Setting(first + rest)
 }
 
 var (
 	nodeRoles = []role{
-		{"id", []string{"id", "node_id", "nodeid", "node", "paper_id", "paperid", "key", "doi", "name"}},
-		{"field", []string{"field", "category", "subject", "discipline", "section", "class", "community", "topic",
+		{name: "id", known: []string{"id", "node_id", "nodeid", "node", "paper_id", "paperid", "key", "doi", "name"}},
+		{name: "field", known: []string{"field", "category", "subject", "discipline", "section", "class", "community",
+			"topic",
 			"label", "venue"}},
-		{"title", []string{"title", "name", "label", "display_name", "headline"}},
-		{"text", []string{"text", "abstract", "description", "summary", "body", "content"}},
-		{"time", []string{"time", "date", "published", "publication_date", "created", "timestamp", "year",
+		{name: "title", known: []string{"title", "name", "label", "display_name", "headline"}},
+		{name: "text", known: []string{"text", "abstract", "description", "summary", "body", "content"}},
+		{name: "time", known: []string{"time", "date", "published", "publication_date", "created", "timestamp", "year",
 			"publication_year"}},
+		{name: "role", known: []string{"role"}},
 	}
 	linkRoles = []role{
-		{"source", []string{"source", "src", "from", "citing", "citing_id", "from_id", "source_id", "start", "u"}},
-		{"target", []string{"target", "dst", "to", "cited", "cited_id", "to_id", "target_id", "destination", "end",
+		{name: "source", known: []string{"source", "src", "from", "citing", "citing_id", "from_id", "source_id",
+			"start", "u"}},
+		{name: "target", known: []string{"target", "dst", "to", "cited", "cited_id", "to_id", "target_id",
+			"destination", "end",
 			"v"}},
+		{name: "time", known: []string{"time", "timestamp"}, flag: "link-time"},
 	}
-	exposureRoles = append(slices.Clone(linkRoles),
-		role{"linked", []string{"linked", "clicked", "chosen"}},
-		role{"exposed", []string{"exposed", "seen"}},
-		role{"shown", []string{"shown", "probability"}})
-	clickRoles = append(slices.Clone(linkRoles), role{"clicks", []string{"clicks", "count", "n"}})
+	exposureRoles = append(slices.Clone(linkRoles[:2]),
+		role{name: "linked", known: []string{"linked", "clicked", "chosen"}},
+		role{name: "exposed", known: []string{"exposed", "seen"}},
+		role{name: "shown", known: []string{"shown", "probability"}},
+		role{name: "count", known: []string{"count"}},
+		role{name: "position", known: []string{"position"}},
+		role{name: "surface", known: []string{"surface"}},
+		role{name: "time", known: []string{"time", "timestamp"}})
+	clickRoles = append(slices.Clone(linkRoles[:2]), role{name: "clicks", known: []string{"clicks", "count", "n"}})
 )
 
 // roleFlags are the flags that name columns.
@@ -45,8 +73,10 @@ var roleFlags = []Flag{
 	{Name: "title", Usage: "`COLUMN` with the nodes' titles"},
 	{Name: "text", Usage: "`COLUMN` with the nodes' texts"},
 	{Name: "time", Usage: "`COLUMN` with the nodes' times"},
+	{Name: "role", Usage: "`COLUMN` of nodes: source, target or both"},
 	{Name: "source", Usage: "`COLUMN` with the links' sources"},
 	{Name: "target", Usage: "`COLUMN` with the links' targets"},
+	{Name: "link-time", Usage: "`COLUMN` with the links' times"},
 }
 
 // columns finds the column of every role: the one that its flag names, or else the first with a usual name of the
@@ -55,19 +85,19 @@ func columns(o *Options, at Place, header []string, roles []role, needed ...stri
 	found := slices.Repeat([]int{-1}, len(roles))
 	taken := make([]bool, len(header))
 	for k, r := range roles {
-		name := o.Flag(r.name)
-		if !o.Given(r.name) || name == "" {
+		name := o.Flag(r.flagName())
+		if !o.Given(r.flagName()) || name == "" {
 			continue
 		}
 		c := slices.Index(header, name)
 		if c < 0 {
 			return nil, failAt(at, fmt.Errorf("%w: no column %.80q; there are %s", ErrUsage, name, list(header)),
-				"set %v to one of them", hint.Setting(r.name))
+				"set %v to one of them", r.setting())
 		}
 		found[k], taken[c] = c, true
 	}
 	for k, r := range roles {
-		if found[k] >= 0 || o.Given(r.name) { // given as empty: there is none
+		if found[k] >= 0 || o.Given(r.flagName()) { // given as empty: there is none
 			continue
 		}
 	names:
@@ -83,7 +113,7 @@ func columns(o *Options, at Place, header []string, roles []role, needed ...stri
 	for _, name := range needed {
 		if k := slices.IndexFunc(roles, func(r role) bool { return r.name == name }); found[k] < 0 {
 			return nil, failAt(at, fmt.Errorf("%w: no column looks like the %s; there are %s", ErrUsage, name,
-				list(header)), "set %v to its name", hint.Setting(name))
+				list(header)), "set %v to its name", roles[k].setting())
 		}
 	}
 	return found, nil
@@ -93,7 +123,7 @@ func columns(o *Options, at Place, header []string, roles []role, needed ...stri
 func noteGuesses(s Sink, o *Options, path string, header []string, roles []role, found []int) {
 	var parts []string
 	for k, r := range roles {
-		if c := found[k]; c >= 0 && !o.Given(r.name) && header[c] != r.name {
+		if c := found[k]; c >= 0 && !o.Given(r.flagName()) && header[c] != r.name {
 			parts = append(parts, fmt.Sprintf("`%s` as %s", header[c], r.name))
 		}
 	}
@@ -102,7 +132,7 @@ func noteGuesses(s Sink, o *Options, path string, header []string, roles []role,
 	}
 	// Exposure is learned by field, so a field under an unusual name should not be missed.
 	for k, r := range roles {
-		if r.name != "field" || found[k] >= 0 || o.Given(r.name) {
+		if r.name != "field" || found[k] >= 0 || o.Given(r.flagName()) {
 			continue
 		}
 		var left []string
@@ -113,9 +143,18 @@ func noteGuesses(s Sink, o *Options, path string, header []string, roles []role,
 		}
 		if len(left) > 0 {
 			s.Note("%s: no column looks like the field; unused columns: %s. If one is the field, set %v to its name.",
-				path, list(left), hint.Setting("field"))
+				path, list(left), r.setting())
 		}
 	}
+}
+
+// roleOf is the role that a column names. A column of another meaning names none: then a node is source and target.
+func roleOf(text string) graph.Role {
+	r, err := graph.ParseRole(text)
+	if err != nil {
+		return graph.SourceAndTarget
+	}
+	return r
 }
 
 func list(names []string) string {

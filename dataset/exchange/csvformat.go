@@ -10,8 +10,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unsafe"
 
+	"unseen/graph"
 	"unseen/hint"
 )
 
@@ -296,7 +298,7 @@ func csvNodes(ctx context.Context, path string, o Options, s Sink) ([]int32, err
 			return s.Reject(at, hint.Wrap(err, timeHint), t.raw())
 		}
 		node, err := s.Node(NodeRecord{ID: t.text(found[0]), Field: t.text(found[1]), Title: t.text(found[2]),
-			Text: t.text(found[3]), Time: when}, at)
+			Text: t.text(found[3]), Time: when, Role: roleOf(t.text(found[5]))}, at)
 		rows = append(rows, node)
 		return err
 	})
@@ -334,7 +336,13 @@ func csvLinks(ctx context.Context, path string, o Options, s Sink, clicks *click
 	if clicks != nil {
 		return t.each(s, func() error { return clicks.show(s, t.text(source), t.text(target), t.place()) })
 	}
-	return t.each(s, func() error { return s.Link(t.text(source), t.text(target), t.place()) })
+	return t.each(s, func() error {
+		when, err := parseSeconds(t.text(found[2]))
+		if err != nil {
+			return s.Reject(t.place(), hint.Wrap(err, secondsHint), t.raw())
+		}
+		return s.LinkAt(t.text(source), t.text(target), when, t.place())
+	})
 }
 
 // clickLog is what people clicked, by source and target.
@@ -462,5 +470,18 @@ func exposureOf(text func(role int) (text string, there bool)) (e ExposureRecord
 			return e, fmt.Errorf("%w: %.40q is not a probability", ErrFormat, shown)
 		}
 	}
-	return e, nil
+	for role, into := range map[int]*int{5: &e.Count, 6: &e.Position} {
+		if text, _ := text(role); text != "" {
+			if *into, err = strconv.Atoi(text); err != nil || *into < 0 {
+				return e, fmt.Errorf("%w: %.40q is not a count", ErrFormat, text)
+			}
+		}
+	}
+	e.Surface, _ = text(7)
+	when, _ := text(8)
+	seconds, err := parseSeconds(when)
+	if err == nil && seconds != graph.NoTime {
+		e.Time = time.Unix(seconds, 0)
+	}
+	return e, err
 }

@@ -104,6 +104,10 @@ type exporter struct {
 func (x *exporter) write(format string) error {
 	tables := format
 	if format == "npz" {
+		if x.content.Graph.HasLinkTimes() {
+			return failAt(Place{File: x.out}, fmt.Errorf("%w: links have times, and a matrix has no place for them",
+				ErrUsage), "export to csv, jsonl or parquet")
+		}
 		tables = "csv"
 		if err := x.file("links.npz", x.matrix); err != nil {
 			return err
@@ -115,14 +119,23 @@ func (x *exporter) write(format string) error {
 		return nil
 	}}
 	nodes := table{"nodes", []string{"id", "field", "title", "text", "time"}, g.Len(), x.node}
+	if g.TwoSided() {
+		nodes.columns = append(nodes.columns, "role")
+	}
 	all := []table{fields, nodes}
 	if format != "npz" {
-		next := x.links()
-		all = append(all, table{"links", []string{"source", "target"}, g.LinkCount(), next})
+		links := table{"links", []string{"source", "target"}, g.LinkCount(), x.links()}
+		if g.HasLinkTimes() {
+			links.columns = append(links.columns, "time")
+		}
+		all = append(all, links)
 	}
 	if e := x.content.Exposures; e != nil {
-		all = append(all, table{"exposures", []string{"source", "target", "shown", "exposed", "linked"}, e.Len(),
-			x.exposure})
+		log := table{"exposures", []string{"source", "target", "shown", "exposed", "linked"}, e.Len(), x.exposure}
+		if x.showings() {
+			log.columns = append(log.columns, "count", "position", "surface", "time")
+		}
+		all = append(all, log)
 	}
 	for _, t := range all {
 		if err := x.file(t.name+"."+tables, func(w io.Writer, progress func(done, of int) error) error {
@@ -195,7 +208,7 @@ type table struct {
 	row     func(i int, row *row) error
 }
 
-// row is the values of a row: text, a bool, a float64 or a time; nil is missing.
+// row is the values of a row: text, a bool, a float64, an int64 or a time; nil is missing.
 type row struct{ values []any }
 
 func (r *row) text(k int, text string) {
@@ -222,7 +235,16 @@ func (x *exporter) node(i int, r *row) error {
 	if t, known := g.Time(n); known {
 		r.values[4] = t
 	}
+	if role := g.Role(n); role != graph.SourceAndTarget {
+		r.values[5] = role.String()
+	}
 	return nil
+}
+
+// showings reports whether more is known of how pairs were shown.
+func (x *exporter) showings() bool {
+	e := x.content.Exposures
+	return e.Count != nil || e.Position != nil || e.Surface != nil || e.Time != nil
 }
 
 // links returns a function that returns one link after the other.
@@ -234,6 +256,9 @@ func (x *exporter) links() func(int, *row) error {
 			source, k = source+1, 0
 		}
 		r.values[0], r.values[1] = g.ID(source), g.ID(g.Out(source)[k])
+		if times := g.OutTimes(source); times != nil && times[k] != graph.NoTime {
+			r.values[2] = time.Unix(times[k], 0).UTC()
+		}
 		k++
 		return nil
 	}
@@ -246,6 +271,18 @@ func (x *exporter) exposure(i int, r *row) error {
 		r.values[2] = e.Shown[i]
 	}
 	r.values[3], r.values[4] = e.Exposed[i], e.Linked[i]
+	if e.Count != nil {
+		r.values[5] = int64(e.Count[i])
+	}
+	if e.Position != nil && e.Position[i] > 0 {
+		r.values[6] = int64(e.Position[i])
+	}
+	if e.Surface != nil {
+		r.text(7, e.Surfaces[e.Surface[i]])
+	}
+	if e.Time != nil && e.Time[i] != graph.NoTime {
+		r.values[8] = time.Unix(e.Time[i], 0).UTC()
+	}
 	return nil
 }
 
@@ -290,6 +327,8 @@ func (x *exporter) csv(to io.Writer, t table, progress func(done, of int) error)
 				record[k] = strconv.FormatBool(v)
 			case float64:
 				record[k] = strconv.FormatFloat(v, 'g', -1, 64)
+			case int64:
+				record[k] = strconv.FormatInt(v, 10)
 			case time.Time:
 				record[k] = formatTime(v)
 			}
@@ -337,9 +376,17 @@ type (
 		Text  *string    `parquet:"text,optional"`
 		Time  *time.Time `parquet:"time,optional,timestamp(millisecond)"`
 	}
+	roleRow struct {
+		nodeRow
+		Role *string `parquet:"role,optional,dict"`
+	}
 	linkRow struct {
 		Source string `parquet:"source,dict"`
 		Target string `parquet:"target,dict"`
+	}
+	timedLinkRow struct {
+		linkRow
+		Time *time.Time `parquet:"time,optional,timestamp(millisecond)"`
 	}
 	exposureRow struct {
 		Source  string   `parquet:"source,dict"`
@@ -348,24 +395,45 @@ type (
 		Exposed bool     `parquet:"exposed"`
 		Linked  bool     `parquet:"linked"`
 	}
+	showingRow struct {
+		exposureRow
+		Count    *int64     `parquet:"count,optional"`
+		Position *int64     `parquet:"position,optional"`
+		Surface  *string    `parquet:"surface,optional,dict"`
+		Time     *time.Time `parquet:"time,optional,timestamp(millisecond)"`
+	}
 	fieldRow struct {
 		Field string `parquet:"field"`
 	}
 )
 
 func (x *exporter) parquet(to io.Writer, t table, progress func(done, of int) error) error {
-	switch t.name {
-	case "nodes":
-		return parquetTable(to, t, progress, func(v []any) nodeRow {
-			return nodeRow{v[0].(string), pointer[string](v[1]), pointer[string](v[2]), pointer[string](v[3]),
-				pointer[time.Time](v[4])}
+	node := func(v []any) nodeRow {
+		return nodeRow{v[0].(string), pointer[string](v[1]), pointer[string](v[2]), pointer[string](v[3]),
+			pointer[time.Time](v[4])}
+	}
+	link := func(v []any) linkRow { return linkRow{v[0].(string), v[1].(string)} }
+	exposure := func(v []any) exposureRow {
+		return exposureRow{v[0].(string), v[1].(string), pointer[float64](v[2]), v[3].(bool), v[4].(bool)}
+	}
+	switch more := len(t.columns); {
+	case t.name == "nodes" && more > 5:
+		return parquetTable(to, t, progress, func(v []any) roleRow { return roleRow{node(v), pointer[string](v[5])} })
+	case t.name == "nodes":
+		return parquetTable(to, t, progress, node)
+	case t.name == "links" && more > 2:
+		return parquetTable(to, t, progress, func(v []any) timedLinkRow {
+			return timedLinkRow{link(v), pointer[time.Time](v[2])}
 		})
-	case "links":
-		return parquetTable(to, t, progress, func(v []any) linkRow { return linkRow{v[0].(string), v[1].(string)} })
-	case "exposures":
-		return parquetTable(to, t, progress, func(v []any) exposureRow {
-			return exposureRow{v[0].(string), v[1].(string), pointer[float64](v[2]), v[3].(bool), v[4].(bool)}
+	case t.name == "links":
+		return parquetTable(to, t, progress, link)
+	case t.name == "exposures" && more > 5:
+		return parquetTable(to, t, progress, func(v []any) showingRow {
+			return showingRow{exposure(v), pointer[int64](v[5]), pointer[int64](v[6]), pointer[string](v[7]),
+				pointer[time.Time](v[8])}
 		})
+	case t.name == "exposures":
+		return parquetTable(to, t, progress, exposure)
 	}
 	return parquetTable(to, t, progress, func(v []any) fieldRow { return fieldRow{v[0].(string)} })
 }

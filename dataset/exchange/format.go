@@ -9,16 +9,18 @@ import (
 	"time"
 
 	"unseen/dataset"
+	"unseen/graph"
 	"unseen/progress"
 )
 
 // Format is a foreign format that can be imported.
 type Format struct {
-	Name    string // a word in lower case, as in: unseen import NAME
-	Summary string // one line
-	Help    string // what the paths are and how records are understood; lines of at most 79 columns
-	Args    string // for the usage line, as "NODES [LINKS]"; empty means PATH…
-	Flags   []Flag // beyond those that every import has
+	Name    string   // a word in lower case, as in: unseen import NAME
+	Summary string   // one line
+	Help    string   // what the paths are and how records are understood; lines of at most 79 columns
+	Args    string   // for the usage line, as "NODES [LINKS]"; empty means PATH…
+	Flags   []Flag   // beyond those that every import has
+	Files   []string // flags that name the files to read; then there are no paths
 	// Import reads everything at o.Paths and gives it to the sink. It returns the sink's errors as they are.
 	Import func(ctx context.Context, o Options, s Sink) error
 }
@@ -122,10 +124,11 @@ func (p Place) String() string {
 // NodeRecord is a node as a file describes it. Only the id is needed.
 type NodeRecord struct {
 	ID    string
-	Field string    // one, or more with Options.FieldSeparator between them
-	Title string    // optional
-	Text  string    // optional
-	Time  time.Time // zero means unknown
+	Field string     // one, or more with Options.FieldSeparator between them
+	Title string     // optional
+	Text  string     // optional
+	Time  time.Time  // zero means unknown
+	Role  graph.Role // zero means source and target
 }
 
 // ExposureRecord says whether a target was shown to a source.
@@ -134,6 +137,12 @@ type ExposureRecord struct {
 	Shown          float64 // probability that it was shown; NaN where unknown
 	Exposed        bool    // whether it was shown
 	Linked         bool    // whether the source then linked to it
+
+	// What more may be known; zero means unknown.
+	Count    int // how often it was shown
+	Position int // its best place in a list, from 1 on
+	Surface  string
+	Time     time.Time // when it was shown first
 }
 
 // Sink receives the records of an import. Strings and slices are copied before a call returns, so they may
@@ -154,6 +163,8 @@ type Sink interface {
 	// Link adds a link by the ids of its ends. One from a node to itself is counted and dropped, as is one
 	// that was there already. The sink keeps no string that it is given, only copies.
 	Link(source, target string, at Place) error
+	// LinkAt is Link with a time, in seconds from 1970; graph.NoTime where it is unknown.
+	LinkAt(source, target string, seconds int64, at Place) error
 	// LinkIndex adds a link by the numbers that Node returned.
 	LinkIndex(source, target int32, at Place) error
 	// Exposure adds what is known of a pair.

@@ -31,6 +31,7 @@ func (c *counting) Node(n NodeRecord, _ Place) (int32, error) {
 func (c *counting) NodesFromLinks()                            {}
 func (c *counting) EndNodes()                                  {}
 func (c *counting) Link(string, string, Place) error           { c.links++; return nil }
+func (c *counting) LinkAt(string, string, int64, Place) error  { c.links++; return nil }
 func (c *counting) LinkIndex(int32, int32, Place) error        { c.links++; return nil }
 func (c *counting) Exposure(ExposureRecord, Place) error       { return nil }
 func (c *counting) Has(string) bool                            { return true }

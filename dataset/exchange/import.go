@@ -51,7 +51,17 @@ func importFormat(ctx context.Context, f Format, dir string, o Options) (report 
 			return nil, failAt(Place{}, fmt.Errorf("%w: %s has no setting %s", ErrUsage, f.Name, name), "leave it out")
 		}
 	}
-	if len(o.Paths) == 0 {
+	if len(f.Files) > 0 {
+		if len(o.Paths) > 0 {
+			return nil, failAt(Place{}, fmt.Errorf("%w: the path %s", ErrUsage, o.Paths[0]), "name files by %v",
+				hint.Setting(f.Files[0]))
+		}
+		for _, flag := range f.Files {
+			if path := o.Flag(flag); path != "" {
+				o.Paths = append(o.Paths, path)
+			}
+		}
+	} else if len(o.Paths) == 0 {
 		return nil, failAt(Place{}, fmt.Errorf("%w: no paths", ErrUsage), "name the files to import")
 	}
 	exists, err := dataset.Writable(dir)

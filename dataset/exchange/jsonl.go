@@ -130,7 +130,11 @@ func (r *jsonlReader) record(x *object) error {
 	}
 	if r.links != nil {
 		r.note(x, linkRoles, r.links)
-		return r.sink.Link(x.text(r.links[0]), x.text(r.links[1]), x.at)
+		when, err := parseSeconds(x.text(r.links[2]))
+		if err != nil {
+			return r.sink.Reject(x.at, hint.Wrap(err, secondsHint), x.line)
+		}
+		return r.sink.LinkAt(x.text(r.links[0]), x.text(r.links[1]), when, x.at)
 	}
 	r.note(x, nodeRoles, r.nodes)
 	when, err := parseTime(x.text(r.nodes[4]))
@@ -139,7 +143,7 @@ func (r *jsonlReader) record(x *object) error {
 		return r.sink.Reject(x.at, hint.Wrap(err, timeHint), x.line)
 	}
 	node, err := r.sink.Node(NodeRecord{ID: x.text(r.nodes[0]), Field: x.text(r.nodes[1]), Title: x.text(r.nodes[2]),
-		Text: x.text(r.nodes[3]), Time: when}, x.at)
+		Text: x.text(r.nodes[3]), Time: when, Role: roleOf(x.text(r.nodes[5]))}, x.at)
 	r.rows = append(r.rows, node)
 	return err
 }

@@ -15,7 +15,7 @@ nonzero entry in row i and column j is a link from node i to node j. NODES is a
 CSV file with one row per node, in the same order; without it the ids are 0, 1,
 2, … A folder has links.npz and may have nodes.csv, vectors.npy (or
 features.npz) and exposures.csv.`,
-		Flags:  append(append([]Flag{}, roleFlags[:5]...), tableFlags...),
+		Flags:  append(append([]Flag{}, roleFlags[:6]...), tableFlags...),
 		Import: importNpz,
 	})
 }

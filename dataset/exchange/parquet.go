@@ -58,7 +58,8 @@ func importParquet(ctx context.Context, o Options, s Sink) error {
 		}
 	}
 	if in.fields != "" {
-		fields := parquetScan{in.fields, Options{}, s, []role{{"field", []string{"field"}}}, []string{"field"}}
+		fields := parquetScan{in.fields, Options{}, s, []role{{name: "field", known: []string{"field"}}},
+			[]string{"field"}}
 		if err := fields.rows(ctx, func(r *parquetRow) error { return s.Field(r.text(0)) }); err != nil {
 			return err
 		}
@@ -73,8 +74,7 @@ func importParquet(ctx context.Context, o Options, s Sink) error {
 				return s.Reject(r.at(), hint.Wrap(err, timeHint), []byte(r.text(0)))
 			}
 			node, err := s.Node(NodeRecord{ID: r.text(0), Field: r.text(1), Title: r.text(2), Text: r.text(3),
-				Time: when},
-				r.at())
+				Time: when, Role: roleOf(r.text(5))}, r.at())
 			rows = append(rows, node)
 			return err
 		})
@@ -101,7 +101,12 @@ func importParquet(ctx context.Context, o Options, s Sink) error {
 	exposures := parquetScan{in.exposures, Options{Progress: o.Progress}, s, exposureRoles,
 		[]string{"source", "target", "linked"}}
 	return exposures.rows(ctx, func(r *parquetRow) error {
-		e, err := exposureOf(func(k int) (string, bool) { return r.text(k), r.columns[k].index >= 0 })
+		e, err := exposureOf(func(k int) (string, bool) {
+			if c := r.columns[k]; c.index >= 0 && c.time != nil && !r.values[k][r.k].IsNull() {
+				return formatTime(c.time(r.values[k][r.k])), true
+			}
+			return r.text(k), r.columns[k].index >= 0
+		})
 		if err != nil {
 			return s.Reject(r.at(), hint.Wrap(err, "store true and false, and probabilities from 0 to 1"), nil)
 		}
@@ -111,12 +116,27 @@ func importParquet(ctx context.Context, o Options, s Sink) error {
 
 // parquetLinks reads links, many at once where the sink can take them.
 func parquetLinks(ctx context.Context, links parquetScan) error {
+	one := func(r *parquetRow) error {
+		when, err := (&parquetRecord{r}).seconds(2)
+		if err != nil {
+			return links.sink.Reject(r.at(), hint.Wrap(err, secondsHint), pair(r.text(0), r.text(1)))
+		}
+		return links.sink.LinkAt(r.text(0), r.text(1), when, r.at())
+	}
 	sink, many := links.sink.(linkBatcher)
 	if !many {
-		return links.rows(ctx, func(r *parquetRow) error { return links.sink.Link(r.text(0), r.text(1), r.at()) })
+		return links.rows(ctx, one)
 	}
 	var sources, targets []string
 	return links.batches(ctx, func(r *parquetRow, n int) error {
+		if r.columns[2].index >= 0 {
+			for r.k = range n {
+				if err := one(r); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
 		sources, targets = r.texts(sources[:0], 0, n), r.texts(targets[:0], 1, n)
 		return sink.linkBatch(sources, targets, r.at())
 	})

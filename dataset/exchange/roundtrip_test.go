@@ -103,8 +103,10 @@ func sameDatasets(t *testing.T, got, want *dataset.Dataset) {
 			t.Errorf("node %d: %q %d %q %v %q, want %q %d %q %v %q", i, a.ID(i), a.Field(i), a.Title(i), at, x,
 				b.ID(i), b.Field(i), b.Title(i), bt, y)
 		}
-		if fmt.Sprint(a.Out(i)) != fmt.Sprint(b.Out(i)) {
-			t.Errorf("node %d links to %v, want %v", i, a.Out(i), b.Out(i))
+		if fmt.Sprint(a.Out(i), a.OutTimes(i), a.Role(i)) != fmt.Sprint(b.Out(i), b.OutTimes(i), b.Role(i)) {
+			t.Errorf("%v %d links to %v at %v, want %v %v %v", a.Role(i), i, a.Out(i), a.OutTimes(i), b.Role(i),
+				b.Out(i),
+				b.OutTimes(i))
 		}
 	}
 	if (a.Vectors() == nil) != (b.Vectors() == nil) {
@@ -137,8 +139,14 @@ func sameDatasets(t *testing.T, got, want *dataset.Dataset) {
 			}
 			return e.Shown[k]
 		}
-		p := fmt.Sprint(x.Source[k], x.Target[k], x.Exposed[k], x.Linked[k], shown(x))
-		q := fmt.Sprint(y.Source[k], y.Target[k], y.Exposed[k], y.Linked[k], shown(y))
+		more := func(e *dataset.Exposures) string {
+			if e.Count == nil {
+				return ""
+			}
+			return fmt.Sprint(e.Count[k], e.Position[k], e.Surfaces[e.Surface[k]], e.Time[k])
+		}
+		p := fmt.Sprint(x.Source[k], x.Target[k], x.Exposed[k], x.Linked[k], shown(x), more(x))
+		q := fmt.Sprint(y.Source[k], y.Target[k], y.Exposed[k], y.Linked[k], shown(y), more(y))
 		if p != q {
 			t.Errorf("exposure %d is %s, want %s", k, p, q)
 		}
