@@ -181,7 +181,8 @@ func TestInteractionFormats(t *testing.T) {
 		"milliseconds": {map[string]string{"clicks.csv": "user,item,ts\nanna,book,1700000050123\nbob,lamp," +
 			"1700000300000.0\nbob,sofa,\n"}, nil, links},
 		"named": {map[string]string{"clicks.csv": "a;b;c;user;item\n1;anna;book;x;1700000050\n" +
-			"1;bob;lamp;y;1700000300\n1;bob;sofa;z;\n"}, map[string]string{"user": "b", "item": "c", "time": "item"}, links},
+			"1;bob;lamp;y;1700000300\n1;bob;sofa;z;\n"},
+			map[string]string{"user": "b", "item": "c", "time": "item"}, links},
 		"no header": {map[string]string{"clicks.csv": "anna,book,1700000050\nbob,lamp,1700000300\nbob,sofa,\n"},
 			map[string]string{"no-header": "true", "user": "1", "item": "2", "time": "3"}, links},
 		"parquet": {nil, map[string]string{"clicks": table, "time": "when"},
@@ -193,7 +194,7 @@ func TestInteractionFormats(t *testing.T) {
 				"false @7\n"},
 		"MovieLens": {map[string]string{
 			"ratings.csv": "userId,movieId,rating,timestamp\n1,1,4.0,1700000050\n1,2,3.5,9\n",
-			"movies.csv": "movieId,title,genres\n1,Toy Story (1995),Adventure|Animation\n2,X,(no genres listed)\n"},
+			"movies.csv":  "movieId,title,genres\n1,Toy Story (1995),Adventure|Animation\n2,X,(no genres listed)\n"},
 			map[string]string{"clicks": "FOLDER/ratings.csv"},
 			"user:1>1 @1700000050\nuser:1:1 shown true linked true @1700000050\nuser:1:2 shown true linked false @9\n"},
 		"clicks among impressions": {map[string]string{"impressions.csv": "user,item,clicked,exposed\na,x,1,1\n" +
