@@ -65,11 +65,18 @@ func (c CPU) AllPairs(ctx context.Context, g *graph.Graph, p Predictor, u graph.
 	if err != nil {
 		return Means{}, err
 	}
-	linked, err := c.sumLinked(ctx, g, p, r)
+	linked, err := c.sumLinked(ctx, g, p, r, u.Except)
 	if err != nil {
 		return Means{}, err
 	}
 	total.Add(linked)
+	if u.Except != nil {
+		outside, err := c.sumOutside(ctx, u.Except, p, r)
+		if err != nil {
+			return Means{}, err
+		}
+		total.Add(outside)
+	}
 	return total.Means(), nil
 }
 
@@ -85,13 +92,14 @@ type Rectangle struct {
 
 // rectangleOf returns the pairs of a universe that Count has accepted.
 func rectangleOf(g *graph.Graph, u graph.Universe, floor float64) Rectangle {
-	list := func(nodes []int32) []int32 {
-		if nodes != nil {
-			return slices.Sorted(slices.Values(nodes))
+	list := func(nodes, all []int32, has func(i int32) bool) []int32 {
+		if nodes == nil {
+			return all
 		}
-		return everyNode(g.Len())
+		return slices.DeleteFunc(slices.Sorted(slices.Values(nodes)), func(i int32) bool { return !has(i) })
 	}
-	r := Rectangle{Sources: list(u.Sources), Targets: list(u.Targets), Floor: floor}
+	r := Rectangle{Sources: list(u.Sources, g.Sources(), g.IsSource), Targets: list(u.Targets, g.Targets(), g.IsTarget),
+		Floor: floor}
 	if u.Before != nil {
 		r.Rank = u.Before.Rank
 	}
@@ -398,8 +406,37 @@ func (r Rectangle) batch(source int32, targets []int32) (b model.Batch) {
 	return b
 }
 
-// sumLinked sums, over the links of a rectangle, what they add to being unlinked.
-func (c CPU) sumLinked(ctx context.Context, g *graph.Graph, p Predictor, r Rectangle) (Sums, error) {
+// sumLinked sums, over the links of a rectangle, what they add to being unlinked; but for those of another graph.
+func (c CPU) sumLinked(ctx context.Context, g *graph.Graph, p Predictor, r Rectangle, except *graph.Graph) (Sums,
+	error) {
+	return c.sumLinks(ctx, g, r, func(links model.Batch) (Sums, error) {
+		if except != nil {
+			kept := 0
+			for k, j := range links.Targets {
+				if !except.HasLink(links.Sources[k], j) {
+					links.Sources[kept], links.Targets[kept] = links.Sources[k], j
+					kept++
+				}
+			}
+			links.Sources, links.Targets = links.Sources[:kept], links.Targets[:kept]
+		}
+		return p.SumLinks(links, r.Floor)
+	})
+}
+
+// sumOutside sums, over the links of a rectangle that are outside its universe, what takes them out as unlinked.
+func (c CPU) sumOutside(ctx context.Context, g *graph.Graph, p Predictor, r Rectangle) (Sums, error) {
+	return c.sumLinks(ctx, g, r, func(links model.Batch) (Sums, error) {
+		return p.sum(links, func(b risk.Belief) Sums {
+			t := ownTerms(false, b, r.Floor)
+			return Sums{-1, -t.Link, -t.Likelihood, -t.Naive, -t.W, -t.PU, -t.AP}
+		})
+	})
+}
+
+// sumLinks adds up a sum over the links of every source of a rectangle.
+func (c CPU) sumLinks(ctx context.Context, g *graph.Graph, r Rectangle,
+	sum func(links model.Batch) (Sums, error)) (Sums, error) {
 	const together = 256 // sources
 	isTarget := make([]bool, g.Len())
 	for _, j := range r.Targets {
@@ -414,7 +451,7 @@ func (c CPU) sumLinked(ctx context.Context, g *graph.Graph, p Predictor, r Recta
 					inside = append(inside, j)
 				}
 			}
-			part, err := p.SumLinks(r.batch(i, inside), r.Floor)
+			part, err := sum(r.batch(i, inside))
 			if err != nil {
 				return err
 			}

@@ -263,3 +263,53 @@ func BenchmarkAllPairs(b *testing.B) {
 		}
 	}
 }
+
+// The rectangle of people and items, without links that were known before, comes to what its pairs do.
+func TestAllPairsOfTwoSides(t *testing.T) {
+	t.Parallel()
+	rng := rand.New(rand.NewPCG(3, 1))
+	for round := range 20 {
+		plain := randomGraph(t, rng, 20+rng.IntN(300), 8)
+		var b graph.Builder
+		for i := range int32(plain.Len()) {
+			role := []graph.Role{graph.SourceOnly, graph.TargetOnly, graph.SourceAndTarget}[rng.IntN(3)]
+			must(b.AddNode(graph.Node{ID: plain.ID(i), Field: plain.FieldName(plain.Field(i)), Role: role}))(t)
+		}
+		for i, j := range plain.Links() {
+			_ = b.AddLinkIndex(i, j) // an error where a role does not allow it
+		}
+		g, _, err := b.Build()
+		g = must(must(g, err)(t).WithVectors(plain.Vectors()))(t)
+		known := g.WithLinks(func(i int32, place int) bool { return (int(i)+place)%3 == 0 })
+		u := randomUniverse(rng, g)
+		u.Except = known
+		pairs, _, err := u.Count(g)
+		if err != nil {
+			continue // no pair
+		}
+		nodes := model.NodesOf(g)
+		link := must(model.NewLink("diagonal", nodes, model.LinkOptions{}))(t)
+		params := random(rng, link.Size(), .5)
+		p := Predictor{Link: link, LinkParams: params, Propensity: &termed{must(model.NewConstant(.5))(t),
+			randomTerms(rng, nodes), nodes, link, params}}
+		got := must(CPU{}.AllPairs(t.Context(), g, p, u, .01))(t)
+		want, _ := allPairsOneByOne(t, g, p, u, .01)
+		if got.Pairs != pairs || got.Pairs != want.Pairs ||
+			math.Abs(got.Likelihood*float64(pairs)-want.Likelihood) > 1e-4*want.Likelihood ||
+			math.Abs(got.MeanLink*float64(pairs)-want.Link) > 1e-4*want.Link ||
+			math.Abs(got.AP*float64(pairs)-want.AP) > 1e-4*want.Naive {
+			t.Errorf("round %d: %+v over %d pairs, want %+v", round, got, pairs, want)
+		}
+	}
+}
+
+// The mean exposure of two fields is of sources of the one and targets of the other.
+func TestFieldExposureOfTwoSides(t *testing.T) {
+	t.Parallel()
+	n := model.Nodes{Fields: []uint16{1, 1, 2, 2}, FieldCount: 3, Sources: []int32{0, 2}, Targets: []int32{1, 2, 3}}
+	from, to := n.FieldMembers()
+	if !slices.EqualFunc(from, [][]int32{nil, {0}, {2}}, slices.Equal) ||
+		!slices.EqualFunc(to, [][]int32{nil, {1}, {2, 3}}, slices.Equal) {
+		t.Errorf("%v to %v", from, to)
+	}
+}

@@ -67,13 +67,10 @@ func SourceLogits(ctx context.Context, e Engine, by Predictor, source int32, tar
 // fieldExamples is how many pairs of two fields a mean of π̂ is made of, where they differ.
 const fieldExamples = 64
 
-// FieldExposure returns the mean π̂ of ordered pairs of fields, the source's first; 0 where a field has no nodes. Where
-// π̂ depends on more than the fields, the mean is over some 64 pairs of each, always the same ones.
+// FieldExposure returns the mean π̂ of ordered pairs of fields, the source's first; 0 where no source has the one or no
+// target the other. Where π̂ depends on more than the fields, the mean is over some 64 pairs of each, always the same ones.
 func FieldExposure(ctx context.Context, e Engine, by Predictor, n model.Nodes, of [][2]uint16) ([]float64, error) {
-	members := make([][]int32, n.FieldCount)
-	for i, f := range n.Fields {
-		members[f] = append(members[f], int32(i))
-	}
+	from, to := n.FieldMembers()
 	most := fieldExamples
 	if terms, dense := model.TermsOf(by.Propensity, by.PropensityParams); dense && terms.ByFields() {
 		most = 1
@@ -81,7 +78,7 @@ func FieldExposure(ctx context.Context, e Engine, by Predictor, n model.Nodes, o
 	pairs := &graph.Pairs{}
 	var cells []int
 	for c, cell := range of {
-		sources, targets := members[cell[0]], members[cell[1]]
+		sources, targets := from[cell[0]], to[cell[1]]
 		count := min(most, len(sources)*len(targets))
 		for k := range count {
 			// evenly spaced over the sources, and by the golden ratio, whose multiples never repeat, over the targets

@@ -17,6 +17,8 @@ type Nodes struct {
 	Popularity []float32 // log(1 + in-degree among the training links); nil if no model asks
 	Age        []float32 // years before the newest node; nil if no model asks
 	FieldNames []string  // by index, to compare with those of a file; nil: not compared
+	Sources    []int32   // who can link, ascending; nil means all
+	Targets    []int32   // who can be linked to, ascending; nil means all
 }
 
 // NodesOf returns a graph's nodes, without popularity and age.
@@ -25,7 +27,29 @@ func NodesOf(g *graph.Graph) Nodes {
 	for f := range n.FieldCount {
 		n.FieldNames = append(n.FieldNames, g.FieldName(uint16(f)))
 	}
+	if g.TwoSided() {
+		n.Sources, n.Targets = g.Sources(), g.Targets()
+	}
 	return n
+}
+
+// FieldMembers returns the sources and the targets of every field, ascending.
+func (n Nodes) FieldMembers() (sources, targets [][]int32) {
+	all := make([][]int32, n.FieldCount)
+	for i, f := range n.Fields {
+		all[f] = append(all[f], int32(i))
+	}
+	some := func(nodes []int32) [][]int32 {
+		if nodes == nil {
+			return all
+		}
+		members := make([][]int32, n.FieldCount)
+		for _, i := range nodes {
+			members[n.Fields[i]] = append(members[n.Fields[i]], i)
+		}
+		return members
+	}
+	return some(n.Sources), some(n.Targets)
 }
 
 // Len returns the number of nodes.
