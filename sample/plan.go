@@ -17,7 +17,7 @@ import (
 type Plan struct {
 	Split   SplitKind    `json:"split,omitempty"`   // how the nodes are split; "" means ByOrder
 	Shares  graph.Shares `json:"shares,omitzero"`   // of the subsets; zero means graph.DefaultShares
-	Dates   *[2]Day      `json:"dates,omitempty"`   // ByDate: where validation and test begin
+	Dates   *[2]Day      `json:"dates,omitempty"`   // ByDate, LinksByDate: where validation and test begin
 	Later   bool         `json:"later,omitempty"`   // targets may be newer than the source, as in a graph without time
 	PerLink int          `json:"perLink,omitempty"` // unlinked pairs per link; 0 means graph.DefaultPerLink
 	// Scheme is how unlinked pairs are chosen, as graph.ParseNegativeScheme reads it; "" means uniform.
@@ -27,10 +27,11 @@ type Plan struct {
 	Seed uint64  `json:"seed"`
 }
 
-// SplitKind is a way to split the nodes of a graph into training, validation and test.
+// SplitKind is a way to split the nodes of a graph, or its links, into training, validation and test.
 type SplitKind string
 
-// The kinds of splits. Except with Whole, a link belongs to the subset of its source.
+// The kinds of splits of nodes. Except with Whole, a link belongs to the subset of its source. Where people are sources
+// and items targets, the people are split.
 const (
 	ByOrder SplitKind = "order" // oldest first, by share of the nodes
 	ByDate  SplitKind = "date"  // at two dates
@@ -39,6 +40,18 @@ const (
 	AtRandom SplitKind = "random"
 	Whole    SplitKind = "whole" // everything is learned from, and nothing is held out
 )
+
+// The kinds of splits of links: every source is learned about, by some of its links. What is held out is learned from
+// as if it had never happened: as pairs without a link that were not shown. Later is implied. Logged pairs that are no
+// links are divided at random, by the same shares.
+const (
+	LastLinks   SplitKind = "last-links"   // the last links of every source, by share
+	LinksByDate SplitKind = "link-date"    // links at two dates
+	RandomLinks SplitKind = "random-links" // by share of the links, drawn by the seed
+)
+
+// ofLinks reports whether links are split, and not nodes.
+func (k SplitKind) ofLinks() bool { return k == LastLinks || k == LinksByDate || k == RandomLinks }
 
 // Day is a date, which JSON writes as 2021-01-31.
 type Day struct{ time.Time }
@@ -58,7 +71,14 @@ func (d *Day) UnmarshalJSON(text []byte) (err error) {
 // PlanFor returns the plan that suits a graph, and why it does. By age where the nodes have times and links follow
 // them; by the order of the links where no node has a time. Where more than a fifth of the links run against time, or
 // more than a quarter lie on circles, as those of friends do, no order fits the links and the split is at random.
+// Where people are sources and items targets, the links are split: by their times where they have any.
 func PlanFor(g *graph.Graph) (plan Plan, why string) {
+	if g.TwoSided() && g.HasLinkTimes() {
+		return Plan{Split: LastLinks, Later: true}, "by time, the last links of every source are held out"
+	}
+	if g.TwoSided() {
+		return Plan{Split: RandomLinks, Later: true}, "by links at random, since links have no times"
+	}
 	order, links := g.Order(), g.LinkCount()
 	circles := len(order.Broken) - order.AgainstTime
 	random := Plan{Split: AtRandom, Later: true}
@@ -78,9 +98,15 @@ func PlanFor(g *graph.Graph) (plan Plan, why string) {
 	return Plan{Split: ByOrder}, "by the order of the links, since no node has a time"
 }
 
-// Describe says which nodes of a graph a plan holds out.
+// Describe says which nodes or links of a graph a plan holds out.
 func (p Plan) Describe(g *graph.Graph) string {
 	switch {
+	case p.Split == LastLinks:
+		return "by time, the last links of every source"
+	case p.Split == RandomLinks:
+		return "links at random"
+	case p.Split == LinksByDate && p.Dates != nil:
+		return fmt.Sprintf("links by date, from %s on", p.Dates[1].Format(time.DateOnly))
 	case p.Split == Whole:
 		return "nothing"
 	case p.Split == ByDate && p.Dates != nil:
@@ -93,37 +119,44 @@ func (p Plan) Describe(g *graph.Graph) string {
 	return "by the order of the links, since no node has a time"
 }
 
-// HoldsOutSameNodes reports whether two plans hold out the same nodes of a graph; the pairs among those may differ.
+// HoldsOutSameNodes reports whether two plans hold out the same nodes or links of a graph; the pairs among those may
+// differ.
 func (p Plan) HoldsOutSameNodes(q Plan) bool {
 	return cmp.Or(p.Split, ByOrder) == cmp.Or(q.Split, ByOrder) &&
 		cmp.Or(p.Shares, graph.DefaultShares) == cmp.Or(q.Shares, graph.DefaultShares) &&
 		(p.Dates == nil) == (q.Dates == nil) && (p.Dates == nil || *p.Dates == *q.Dates) &&
-		(p.Split != AtRandom || p.Seed == q.Seed)
+		(p.Split != AtRandom && p.Split != RandomLinks || p.Seed == q.Seed)
 }
 
 // split splits the nodes, and returns the order that targets must keep to, nil if none.
 func (p Plan) split(g *graph.Graph) (split *graph.Split, before *graph.Order, err error) {
+	if (p.Split == ByDate || p.Split == LinksByDate) && p.Dates == nil {
+		return nil, nil, hint.Wrap(fmt.Errorf("%w: a split by date without dates", ErrSetting), "set %v and %v",
+			hint.Setting("validationFrom"), hint.Setting("testFrom"))
+	}
 	order := g.Order()
 	switch p.Split {
 	case "", ByOrder:
 		split, err = order.SplitByShare(p.Shares)
 	case ByDate:
-		if p.Dates == nil {
-			return nil, nil, hint.Wrap(fmt.Errorf("%w: a split by date without dates", ErrSetting), "set %v and %v",
-				hint.Setting("validationFrom"), hint.Setting("testFrom"))
-		}
 		split, err = order.SplitByDate(p.Dates[0].Time, p.Dates[1].Time)
+	case LastLinks:
+		split, err = g.SplitLastLinks(p.Shares)
+	case LinksByDate:
+		split, err = g.SplitLinksByDate(p.Dates[0].Time, p.Dates[1].Time)
+	case RandomLinks:
+		split, err = g.SplitLinksAtRandom(p.Shares, rand.NewPCG(p.Seed, 0x5eed))
 	case AtRandom:
 		split, err = g.ShuffledOrder(rand.NewPCG(p.Seed, 0x5eed)).SplitByShare(p.Shares)
 	case Whole:
 	default:
-		err = hint.Wrap(fmt.Errorf("unknown split %q", p.Split), "set %v to %s, %s, %s or %s", hint.Setting("split"),
-			ByOrder, ByDate, AtRandom, Whole)
+		err = hint.Wrap(fmt.Errorf("unknown split %q", p.Split), "set %v to %s, %s, %s, %s, %s, %s or %s",
+			hint.Setting("split"), ByOrder, ByDate, AtRandom, LastLinks, LinksByDate, RandomLinks, Whole)
 	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("%w: %w", ErrSetting, err)
 	}
-	if !p.Later && p.Split != AtRandom {
+	if !p.Later && p.Split != AtRandom && !p.Split.ofLinks() {
 		before = order
 	}
 	return split, before, nil

@@ -110,7 +110,11 @@ func (p Plan) Nodes(g *graph.Graph) (model.Nodes, error) {
 func nodesOf(g *graph.Graph, split *graph.Split, before *graph.Order) model.Nodes {
 	n := model.NodesOf(g)
 	var targets []int32
-	for i, j := range g.Links() {
+	trained := g
+	if split != nil {
+		trained = split.Graph(graph.Train)
+	}
+	for i, j := range trained.Links() {
 		if split != nil && (split.Subset(i) != graph.Train || split.Subset(j) != graph.Train) ||
 			before != nil && !before.Precedes(j, i) {
 			continue
@@ -139,15 +143,21 @@ func (p Plan) sample(in *Prepared, subset graph.Subset, log *ExposureLog) (Evide
 			return Evidence{}, err
 		}
 	}
-	pairs, report, err := graph.Sample(in.Graph, in.Universe(subset), sampling)
+	g := in.Graph
+	if in.Split != nil {
+		g = in.Split.Graph(subset)
+	}
+	pairs, report, err := graph.Sample(g, in.Universe(subset), sampling)
 	in.Links.Unused -= report.Links
 	if err != nil || log == nil || p.Log == Offered && subset != graph.Train {
 		return Evidence{Pairs: pairs}, err
 	}
 	logged := log.entries(func(i, j int32) bool {
 		switch {
-		case i == j, in.Order != nil && !in.Order.Precedes(j, i):
+		case i == j, !g.IsSource(i), !g.IsTarget(j), in.Order != nil && !in.Order.Precedes(j, i):
 			return false
+		case p.Split.ofLinks():
+			return p.loggedIn(in, i, j) == subset
 		case in.Split != nil:
 			return in.Split.Subset(i) == subset && in.Split.Subset(j) <= subset
 		}
@@ -155,9 +165,33 @@ func (p Plan) sample(in *Prepared, subset graph.Subset, log *ExposureLog) (Evide
 	})
 	switch p.Log {
 	case Offered:
-		return joinOffered(in.Graph, pairs, logged), nil
+		return joinOffered(g, pairs, logged), nil
 	case Complete:
 		return log.joinComplete(pairs, logged), nil
 	}
 	return joinSampled(pairs, logged), nil
+}
+
+// loggedIn returns the subset of a pair of the log with a split of links: that of its link, or one that is drawn by the
+// pair itself.
+func (p Plan) loggedIn(in *Prepared, i, j int32) graph.Subset {
+	if in.Graph.HasLink(i, j) {
+		for subset := graph.Train; subset < graph.Test; subset++ {
+			if in.Split.Graph(subset).HasLink(i, j) {
+				return subset
+			}
+		}
+		return graph.Test
+	}
+	shares := p.Shares
+	if shares == (graph.Shares{}) {
+		shares = graph.DefaultShares
+	}
+	switch x := Uniform(p.Seed, uint64(uint32(i)), uint64(uint32(j))); {
+	case x < shares.Test:
+		return graph.Test
+	case x < shares.Test+shares.Validation:
+		return graph.Validation
+	}
+	return graph.Train
 }

@@ -1,0 +1,172 @@
+package sample
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"unseen/graph"
+	"unseen/risk"
+)
+
+// shop is people who link to items, with times and vectors.
+func shop(t *testing.T, people, items, links int, timed bool) *graph.Graph {
+	t.Helper()
+	r := rand.New(rand.NewPCG(1, 4))
+	var b graph.Builder
+	for k := range people + items {
+		n := graph.Node{ID: fmt.Sprint("person ", k), Field: fmt.Sprint("segment ", k%2), Role: graph.SourceOnly}
+		if k >= people {
+			n = graph.Node{ID: fmt.Sprint("item ", k), Field: fmt.Sprint("category ", k%3), Role: graph.TargetOnly}
+		}
+		must(b.AddNode(n))(t)
+	}
+	for k := range links {
+		seconds := int64(graph.NoTime)
+		if timed {
+			seconds = int64(k)
+		}
+		if err := b.AddLinkAt(int32(r.IntN(people)), int32(people+r.IntN(items)), seconds); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g, _, err := b.Build()
+	v := must(graph.NewVectors(people+items, 4))(t)
+	for i := range int32(people + items) {
+		if err := v.Set(i, []float32{1, float32(r.NormFloat64()), float32(r.NormFloat64()), 0}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return must(must(g, err)(t).WithVectors(v))(t)
+}
+
+// People and items have their last links held out, or some at random where links have no times.
+func TestPlanForTwoSides(t *testing.T) {
+	t.Parallel()
+	for timed, want := range map[bool]SplitKind{true: LastLinks, false: RandomLinks} {
+		g := shop(t, 30, 20, 300, timed)
+		if plan, why := PlanFor(g); plan.Split != want || why == "" || plan.Describe(g) == "" {
+			t.Errorf("%q, %s", plan.Split, why)
+		}
+	}
+}
+
+// Samples of a shop are pairs of people and items, stand for all of them, and hold links out: of people or of all.
+func TestPrepareRectangle(t *testing.T) {
+	t.Parallel()
+	g := shop(t, 120, 60, 2500, true)
+	dates := [2]Day{{time.Unix(1700, 0)}, {time.Unix(2000, 0)}}
+	for _, plan := range []Plan{{Split: LastLinks}, {Split: RandomLinks, Scheme: "popularity"},
+		{Split: LinksByDate, Dates: &dates, Scheme: "field"}, {Split: AtRandom}, {}, {Split: Whole}} {
+		out := must(prepare(t, g, plan, nil))(t)
+		parts := []*graph.Pairs{out.Problem.Train, out.Problem.Validation, out.Test.Pairs}
+		where := map[graph.Link]int{}
+		for subset, pairs := range parts {
+			if pairs == nil {
+				continue
+			}
+			sum := 0.
+			for k, i := range pairs.Source {
+				j := pairs.Target[k]
+				if !g.IsSource(i) || !g.IsTarget(j) {
+					t.Fatalf("%s: a pair of a %v and a %v", plan.Split, g.Role(i), g.Role(j))
+				}
+				if sum += pairs.Weight[k]; !pairs.Linked[k] {
+					continue
+				}
+				if at := (graph.Link{Source: i, Target: j}); !g.HasLink(i, j) || where[at] != 0 {
+					t.Fatalf("%s: link %v is in %d and %d", plan.Split, at, where[at], subset+1)
+				} else {
+					where[at] = subset + 1
+				}
+			}
+			if math.Abs(sum-float64(pairs.Universe)) > .02*float64(pairs.Universe) {
+				t.Errorf("%s, subset %d: weights add up to %.0f of %d pairs", plan.Split, subset, sum, pairs.Universe)
+			}
+		}
+		if out.Links.Unused != 0 || len(where) != g.LinkCount() {
+			t.Errorf("%s: %d links of %d, %d unused", plan.Split, len(where), g.LinkCount(), out.Links.Unused)
+		}
+		if plan.Split.ofLinks() && out.Problem.Train.Universe != g.PairCount() {
+			t.Errorf("%s: held-out pairs are not learned from as unlinked: %d of %d pairs", plan.Split,
+				out.Problem.Train.Universe, g.PairCount())
+		}
+		if held := out.Links.Test; plan.Split != Whole && (held < 200 || held > 900) {
+			t.Errorf("%s: %d links for test", plan.Split, held)
+		}
+	}
+}
+
+// Popularity is that of training links; a log forgets what is held out.
+func TestRectangleKeepsApart(t *testing.T) {
+	t.Parallel()
+	g := shop(t, 50, 20, 600, true)
+	log := &ExposureLog{}
+	for _, i := range g.Sources() {
+		for _, j := range g.Targets() {
+			if linked := g.HasLink(i, j); linked || (i+j)%3 == 0 {
+				log.Source, log.Target = append(log.Source, i), append(log.Target, j)
+				log.Exposed, log.Linked = append(log.Exposed, true), append(log.Linked, linked)
+			}
+		}
+	}
+	out := must(prepare(t, g, Plan{Split: LastLinks, Log: Complete, PerLink: 100}, log))(t)
+	trained := out.Split.Graph(graph.Train)
+	for _, j := range g.Targets() {
+		if want := math.Log1p(float64(len(trained.In(j)))); math.Abs(float64(out.Problem.Nodes.Popularity[j])-want) > 1e-5 {
+			t.Errorf("item %d has popularity %v, not %v", j, out.Problem.Nodes.Popularity[j], want)
+		}
+	}
+	exposed := [3]int{}
+	for k, i := range out.Problem.Train.Source {
+		j, e := out.Problem.Train.Target[k], out.Problem.Exposure[k]
+		held := g.HasLink(i, j) && !trained.HasLink(i, j)
+		if held && (out.Problem.Train.Linked[k] || e != risk.Unexposed) {
+			t.Fatalf("the held-out link %d → %d is learned from: linked %t, exposure %v", i, j,
+				out.Problem.Train.Linked[k], e)
+		}
+		if trained.HasLink(i, j) && e != risk.Exposed {
+			t.Fatalf("link %d → %d has exposure %v", i, j, e)
+		}
+		if e == risk.Exposed && !g.HasLink(i, j) {
+			exposed[0]++
+		}
+	}
+	for k, i := range out.Test.Pairs.Source {
+		j := out.Test.Pairs.Target[k]
+		if trained.HasLink(i, j) {
+			t.Fatalf("the training link %d → %d is judged by", i, j)
+		}
+		if out.Test.Exposure[k] == risk.Exposed && !g.HasLink(i, j) {
+			exposed[2]++
+		}
+	}
+	if exposed[0] < 50 || exposed[2] < 20 || exposed[2] > exposed[0] {
+		t.Errorf("%d pairs that were shown and not linked to learn from, %d to judge by", exposed[0], exposed[2])
+	}
+}
+
+// A pair that was shown several times is one pair that was shown: the likelihood asks whether it was shown at least
+// once.
+func TestRepeatedShowingsAreOne(t *testing.T) {
+	t.Parallel()
+	g := shop(t, 30, 20, 200, true)
+	log := &ExposureLog{}
+	for _, i := range g.Sources() {
+		for _, j := range g.Targets() {
+			if (i*7+j)%5 == 0 {
+				log.Source, log.Target = append(log.Source, i), append(log.Target, j)
+				log.Exposed, log.Linked = append(log.Exposed, (i+j)%2 == 0), append(log.Linked, g.HasLink(i, j))
+			}
+		}
+	}
+	twice := &ExposureLog{append(log.Source, log.Source...), append(log.Target, log.Target...),
+		append(log.Exposed, log.Exposed...), append(log.Linked, log.Linked...)}
+	plan := Plan{Split: RandomLinks, Log: Sampled}
+	a, b := must(prepare(t, g, plan, log))(t), must(prepare(t, g, plan, twice))(t)
+	if a.Problem.Checksum() != b.Problem.Checksum() {
+		t.Error("showing a pair twice changes what is learned from")
+	}
+}
