@@ -18,12 +18,15 @@ import (
 )
 
 // Candidates says what every source of a held-out subset could have linked to, and what it did link to. With
-// an order these are the nodes before the source; without one, all other nodes of its own and earlier subsets.
-// A link belongs to the subset of its source, so that none of these links was learned from.
+// an order these are the targets before the source; without one, all other targets of its own and earlier subsets.
+// A link belongs to the subset of its source, so that none of these links was learned from. With a split of links, all
+// targets are candidates but those that the source links to in earlier subsets.
 type Candidates struct {
 	g        *graph.Graph
-	sequence []int32 // every source's candidates are its beginning, less the source itself
+	sequence []int32 // every source's candidates are targets of its beginning, less the source itself
 	before   *graph.Order
+	known    *graph.Graph // whose links are no candidates; nil: there are none
+	preceded []int32      // by rank in the order, how many targets come before; nil: as many as the rank
 	sources  []int32
 	links    [][]int32
 	of       int // sources there were before some were drawn
@@ -40,16 +43,22 @@ func NewCandidates(d *sample.Prepared, subset graph.Subset) (*Candidates, error)
 		return nil, fmt.Errorf("%w: links of the training subset were learned from; rank those of validation or test",
 			ErrEmpty)
 	}
-	c := &Candidates{g: d.Graph, before: d.Order}
-	for p := graph.Train; p <= subset; p++ {
-		c.sequence = append(c.sequence, d.Split.Nodes(p)...)
+	c := &Candidates{g: d.Graph, before: d.Order, known: d.Split.Known(subset)}
+	if c.known != nil {
+		c.sequence = d.Graph.Targets()
+	} else {
+		for p := graph.Train; p <= subset; p++ {
+			c.sequence = append(c.sequence, d.Split.Nodes(p)...)
+		}
 	}
 	if c.before != nil && !slices.Equal(c.sequence, c.before.Sequence[:len(c.sequence)]) {
 		return nil, fmt.Errorf("%w: the split is of another order than the one that candidates keep to", ErrTarget)
 	}
+	c.countTargets()
+	held := d.Split.Graph(subset)
 	for _, i := range d.Split.Nodes(subset) {
 		var links []int32
-		for _, j := range c.g.Out(i) {
+		for _, j := range held.Out(i) {
 			if c.has(d.Split, i, j) {
 				links = append(links, j)
 			}
@@ -72,7 +81,7 @@ func (c *Candidates) Some(most int, seed uint64) (*Candidates, error) {
 	}
 	places := rand.New(rand.NewPCG(seed, 0x4e1d)).Perm(len(c.sources))[:min(most, len(c.sources))]
 	slices.Sort(places)
-	few := &Candidates{g: c.g, sequence: c.sequence, before: c.before, of: c.of}
+	few := &Candidates{g: c.g, sequence: c.sequence, before: c.before, known: c.known, preceded: c.preceded, of: c.of}
 	for _, place := range places {
 		few.sources, few.links = append(few.sources, c.sources[place]), append(few.links, c.links[place])
 	}
@@ -99,22 +108,72 @@ func (c *Candidates) Sources() []int32 { return c.sources }
 // Links returns what a source links to among its candidates, ascending, by its place in Sources.
 func (c *Candidates) Links(place int) []int32 { return c.links[place] }
 
+// Has reports whether node j is a candidate of source i.
+func (c *Candidates) Has(i, j int32) bool {
+	return i != j && c.g.IsTarget(j) && (c.before == nil || c.before.Precedes(j, i)) &&
+		(c.known == nil || !c.known.HasLink(i, j))
+}
+
+// Known returns what a source links to in earlier subsets, by its place in Sources, if the links were split: these are
+// no candidates.
+func (c *Candidates) Known(place int) []int32 {
+	if c.known == nil {
+		return nil
+	}
+	return c.known.Out(c.sources[place])
+}
+
 // Count returns how many candidates a source has, by its place in Sources.
 func (c *Candidates) Count(place int) int {
+	i := c.sources[place]
 	if c.before != nil {
-		return int(c.before.Rank[c.sources[place]])
+		rank := c.before.Rank[i]
+		if c.preceded != nil {
+			return int(c.preceded[rank])
+		}
+		return int(rank)
 	}
-	return len(c.sequence) - 1
+	count := len(c.sequence)
+	if c.g.IsTarget(i) {
+		count--
+	}
+	if c.known != nil {
+		count -= len(c.known.Out(i))
+	}
+	return count
+}
+
+// countTargets leaves only targets in the sequence, and counts those that come before each rank.
+func (c *Candidates) countTargets() {
+	if !c.g.TwoSided() {
+		return
+	}
+	if c.before != nil {
+		count := int32(0)
+		for _, j := range c.before.Sequence {
+			if c.preceded = append(c.preceded, count); c.g.IsTarget(j) {
+				count++
+			}
+		}
+	}
+	c.sequence = slices.DeleteFunc(slices.Clone(c.sequence), func(j int32) bool { return !c.g.IsTarget(j) })
 }
 
 // exclude puts every node that is no candidate of a source last. inside tells which nodes are in the sequence.
 func (c *Candidates) exclude(scores []float32, inside []bool, source int32) {
 	none := float32(math.Inf(-1))
+	if c.known != nil {
+		for _, j := range c.known.Out(source) {
+			scores[j] = none
+		}
+	}
 	if c.before != nil {
 		for _, j := range c.before.Sequence[c.before.Rank[source]:] {
 			scores[j] = none
 		}
-		return
+		if !c.g.TwoSided() {
+			return
+		}
 	}
 	scores[source] = none
 	if len(c.sequence) < len(scores) {

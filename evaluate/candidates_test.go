@@ -23,16 +23,27 @@ import (
 // order of summation, and equal scores abound.
 func wholeNumbers(t *testing.T, nodes, dim int, seed uint64) *graph.Graph {
 	t.Helper()
+	return wholeNumbersOf(t, nodes, dim, seed, func(int) graph.Role { return graph.SourceAndTarget })
+}
+
+// wholeNumbersOf is wholeNumbers of nodes with roles: links are drawn anew until both ends allow it.
+func wholeNumbersOf(t *testing.T, nodes, dim int, seed uint64, role func(i int) graph.Role) *graph.Graph {
+	t.Helper()
 	random := rand.New(rand.NewPCG(seed, 1))
 	var b graph.Builder
 	for i := range nodes {
-		if _, err := b.AddNode(graph.Node{ID: fmt.Sprint(i), Field: fmt.Sprint("f", random.IntN(3))}); err != nil {
+		if _, err := b.AddNode(graph.Node{ID: fmt.Sprint(i), Field: fmt.Sprint("f", random.IntN(3)),
+			Role: role(i)}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for i := 1; i < nodes; i++ {
 		for range 3 {
-			if err := b.AddLinkIndex(int32(i), int32(random.IntN(i))); err != nil {
+			j := random.IntN(i)
+			if role(i) == graph.TargetOnly || role(j) == graph.SourceOnly {
+				continue
+			}
+			if err := b.AddLinkAt(int32(i), int32(j), int64(j*7%11)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -60,43 +71,58 @@ func wholeNumbers(t *testing.T, nodes, dim int, seed uint64) *graph.Graph {
 	return g
 }
 
+// People are not candidates of people, whichever way their links are held out.
+func TestRankOfTwoSides(t *testing.T) {
+	g := wholeNumbersOf(t, 400, 8, 3, func(i int) graph.Role {
+		return []graph.Role{graph.SourceOnly, graph.TargetOnly, graph.SourceAndTarget}[i%3]
+	})
+	rankEveryPair(t, g, 3, []sample.Plan{{Split: sample.LastLinks, Shares: graph.Shares{Train: .4, Validation: .3,
+		Test: .3}}, {Split: sample.RandomLinks}, {Split: sample.AtRandom}, {}, {Later: true}})
+}
+
 // Every kind of model and of candidates ranks as RankScores does when told every pair's score.
 func TestRankAgainstEveryPair(t *testing.T) {
-	ctx := context.Background()
 	for seed := range uint64(2) {
 		g := wholeNumbers(t, 270+70*int(seed), 8, seed) // more than one stretch and more than one block of sources
-		random := rand.New(rand.NewPCG(seed, 2))
-		for _, drawing := range []sample.Plan{{Seed: seed}, {Split: sample.AtRandom, Seed: seed},
-			{Later: true, Seed: seed}} {
-			drawn, err := sample.Prepare(t.Context(), g, sample.Options{Origin: sample.Origin{Plan: drawing}})
+		rankEveryPair(t, g, seed, []sample.Plan{{Seed: seed}, {Split: sample.AtRandom, Seed: seed},
+			{Later: true, Seed: seed}, {Split: sample.RandomLinks}})
+	}
+}
+
+// rankEveryPair compares ranks by every kind of model, for every plan.
+func rankEveryPair(t *testing.T, g *graph.Graph, seed uint64, plans []sample.Plan) {
+	t.Helper()
+	ctx := context.Background()
+	random := rand.New(rand.NewPCG(seed, 2))
+	for _, drawing := range plans {
+		drawn, err := sample.Prepare(t.Context(), g, sample.Options{Origin: sample.Origin{Plan: drawing}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, kinds := range [][2]string{{"diagonal", "field-matrix"}, {"diagonal-field", "constant"},
+			{"cosine", "constant"}, {"diagonal+bonus", "field-matrix+popularity"},
+			{"diagonal", "field-matrix+text+popularity"}} {
+			link, err := model.NewLink(kinds[0], drawn.Problem.Nodes, model.LinkOptions{Bonus: 2})
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, kinds := range [][2]string{{"diagonal", "field-matrix"}, {"diagonal-field", "constant"},
-				{"cosine", "constant"}, {"diagonal+bonus", "field-matrix+popularity"},
-				{"diagonal", "field-matrix+text+popularity"}} {
-				link, err := model.NewLink(kinds[0], drawn.Problem.Nodes, model.LinkOptions{Bonus: 2})
-				if err != nil {
-					t.Fatal(err)
+			propensity, err := model.NewPropensity(kinds[1], drawn.Problem.Nodes, model.PropensityOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			j := &fit.Judge{Predictor: engine.Predictor{Link: link, LinkParams: make([]float32, link.Size()),
+				Propensity: propensity, PropensityParams: make([]float32, propensity.Size())}}
+			link.Start(j.LinkParams, rand.NewPCG(1, 1))
+			if kinds[0] != "cosine" {
+				for k := range j.LinkParams {
+					j.LinkParams[k] = float32(random.IntN(3) - 1)
 				}
-				propensity, err := model.NewPropensity(kinds[1], drawn.Problem.Nodes, model.PropensityOptions{})
-				if err != nil {
-					t.Fatal(err)
-				}
-				j := &fit.Judge{Predictor: engine.Predictor{Link: link, LinkParams: make([]float32, link.Size()),
-					Propensity: propensity, PropensityParams: make([]float32, propensity.Size())}}
-				link.Start(j.LinkParams, rand.NewPCG(1, 1))
-				if kinds[0] != "cosine" {
-					for k := range j.LinkParams {
-						j.LinkParams[k] = float32(random.IntN(3) - 1)
-					}
-				}
-				for k := range j.PropensityParams {
-					j.PropensityParams[k] = float32(random.IntN(5) - 2)
-				}
-				for _, part := range []graph.Subset{graph.Validation, graph.Test} {
-					comparePart(ctx, t, drawn, j, part)
-				}
+			}
+			for k := range j.PropensityParams {
+				j.PropensityParams[k] = float32(random.IntN(5) - 2)
+			}
+			for _, part := range []graph.Subset{graph.Validation, graph.Test} {
+				comparePart(ctx, t, drawn, j, part)
 			}
 		}
 	}
@@ -144,14 +170,16 @@ func comparePart(ctx context.Context, t *testing.T, drawn *sample.Prepared, j *f
 		var linked []int32
 		scores := [2][]float64{make([]float64, n), make([]float64, n)}
 		for k := range int32(n) {
-			candidate := k != i && drawn.Split.Subset(k) <= part && (drawn.Order == nil || drawn.Order.Precedes(k, i))
+			known := drawn.Split.Known(part)
+			candidate := k != i && drawn.Split.Subset(k) <= part && (drawn.Order == nil || drawn.Order.Precedes(k, i)) &&
+				drawn.Graph.IsTarget(k) && (known == nil || !known.HasLink(i, k))
 			scores[0][k], scores[1][k] = float64(z[k]), float64(seen[k])
 			if !candidate {
 				scores[0][k], scores[1][k] = math.Inf(-1), math.Inf(-1)
 				continue
 			}
 			count++
-			if drawn.Graph.HasLink(i, k) {
+			if drawn.LinkGraph(part).HasLink(i, k) {
 				linked = append(linked, k)
 			}
 		}

@@ -65,9 +65,10 @@ const fewPlaces = 5
 
 // Groups say which group each node is in.
 type Groups struct {
-	By    string // what they are, in a word
-	Of    []int32
-	Names []string
+	By      string // what they are, in a word
+	Of      []int32
+	Names   []string
+	Members []int32 // nodes that count, as people among targets do not; nil means all
 }
 
 // MostGroups is how many groups fairness is measured between.
@@ -145,8 +146,12 @@ func NewFairness(groups Groups, shown []Shown, k, draws int, seed uint64) (*Fair
 	})
 	f := &Fairness{By: groups.By, K: k, Sources: len(exposure), Least: bands[0], Gini: bands[1], Distance: bands[2]}
 	sizes := make([]int, n)
-	for _, g := range groups.Of {
-		sizes[g]++
+	for i, g := range groups.Of {
+		if groups.Members == nil {
+			sizes[g]++
+		} else if _, counts := slices.BinarySearch(groups.Members, int32(i)); counts {
+			sizes[g]++
+		}
 	}
 	for g, name := range groups.Names {
 		share := GroupShare{Name: name, Nodes: sizes[g], Exposure: bands[overall+3*g], Merit: bands[overall+3*g+1],
@@ -285,6 +290,9 @@ func FairnessOf(ctx context.Context, g *graph.Graph, models []model.Model, s Fai
 	if err := s.Groups.check(); err != nil {
 		return nil, err
 	}
+	if g.TwoSided() {
+		s.Groups.Members = g.Targets()
+	}
 	n := len(s.Held.Sources())
 	shown := make([][]Shown, len(models))
 	for m := range models {
@@ -294,7 +302,7 @@ func FairnessOf(ctx context.Context, g *graph.Graph, models []model.Model, s Fai
 	if err := kern.ChunksErr(ctx, n, 1, kern.Threads(s.Threads), func(_, at, _, _ int) error {
 		i, candidates := s.Held.Sources()[at], make([]int32, 0, g.Len())
 		for j := range int32(g.Len()) {
-			if j != i && (s.Held.Before() == nil || s.Held.Before().Precedes(j, i)) {
+			if s.Held.Has(i, j) {
 				candidates = append(candidates, j)
 			}
 		}

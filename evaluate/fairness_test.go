@@ -297,6 +297,29 @@ func TestSomeCandidates(t *testing.T) {
 	}
 }
 
+// Groups of people are no groups of targets: who is fair to items counts items.
+func TestFairnessOfTwoSides(t *testing.T) {
+	t.Parallel()
+	g := wholeNumbersOf(t, 300, 4, 5, func(i int) graph.Role {
+		return []graph.Role{graph.SourceOnly, graph.TargetOnly}[i%2]
+	})
+	prepared := must(sample.Prepare(t.Context(), g, sample.Options{Origin: sample.Origin{
+		Plan: sample.Plan{Split: sample.RandomLinks}}}))(t)
+	held := must(NewCandidates(prepared, graph.Test))(t)
+	link := must(model.NewLink("cosine", prepared.Problem.Nodes, model.LinkOptions{}))(t)
+	params := make([]float32, link.Size())
+	link.Start(params, rand.NewPCG(1, 1))
+	found := must(FairnessOf(t.Context(), g, []model.Model{{Link: link, LinkParams: params}},
+		FairnessSettings{Held: held, Draws: 20}))(t)
+	nodes := 0
+	for _, group := range found[0].Groups {
+		nodes += group.Nodes
+	}
+	if nodes != len(g.Targets()) {
+		t.Errorf("groups of %d nodes, and there are %d targets", nodes, len(g.Targets()))
+	}
+}
+
 // The lists are the best candidates by full sort, and both models are judged by the merit that the first sees.
 func TestFairnessOf(t *testing.T) {
 	g, drawn, models := linkedWorld(t)

@@ -135,13 +135,13 @@ func FromLog(ctx context.Context, g *graph.Graph, m model.Model, lists []LoggedL
 func bySource(g *graph.Graph, lists []LoggedList) (by map[int32][]LoggedList, unknown int, err error) {
 	by = map[int32][]LoggedList{}
 	for _, l := range lists {
-		if l.Source < 0 || int(l.Source) >= g.Len() {
-			return nil, 0, fmt.Errorf("a list of node %d, and there are %d", l.Source, g.Len())
+		if l.Source < 0 || int(l.Source) >= g.Len() || !g.IsSource(l.Source) {
+			return nil, 0, fmt.Errorf("a list of node %d, which is none of the sources", l.Source)
 		}
 		known := true
 		for _, item := range l.Items {
-			if item.Target < 0 || int(item.Target) >= g.Len() || item.Target == l.Source || !(item.Probability <= 1) ||
-				item.Probability < 0 {
+			if item.Target < 0 || int(item.Target) >= g.Len() || item.Target == l.Source || !g.IsTarget(item.Target) ||
+				!(item.Probability <= 1) || item.Probability < 0 {
 				return nil, 0, fmt.Errorf("a list of node %d has node %d with probability %v", l.Source,
 					item.Target, item.Probability)
 			}
@@ -162,7 +162,7 @@ func sourceRisk(g *graph.Graph, i int32, z []float32, lists []LoggedList, linked
 	candidates := 0.
 	links := g.Out(i)
 	for j, logit := range z {
-		if int32(j) == i {
+		if int32(j) == i || !g.IsTarget(int32(j)) {
 			continue
 		}
 		if !linked {

@@ -126,6 +126,9 @@ func NewForecast(ctx context.Context, m model.Model, g *graph.Graph, s ForecastS
 	case len(m.LinkParams) != m.Link.Size() || len(m.PropensityParams) != m.Propensity.Size():
 		return nil, fmt.Errorf("%w: it has %d and %d parameters for models of %d and %d", ErrModel, len(m.LinkParams),
 			len(m.PropensityParams), m.Link.Size(), m.Propensity.Size())
+	case g.TwoSided():
+		return nil, fmt.Errorf("%w: its sources and targets are different nodes, and a forecast is of lists that become "+
+			"links among all of them", ErrGraph)
 	case g.Vectors() == nil || g.Vectors().Len() != g.Len():
 		return nil, fmt.Errorf("%w: its nodes have no vectors; encode their texts first", ErrGraph)
 	}

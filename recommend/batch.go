@@ -83,6 +83,9 @@ func (r *Recommender) batch(ctx context.Context, rows []Row, by model.Ranker, q 
 		source := r.Node(rows[k].Source)
 		query, _ := r.query(by, source)
 		query.Skip = r.skipped(source, q.Linked)
+		if r.g.TwoSided() {
+			query.Among = r.g.Targets()
+		}
 		search.Queries = append(search.Queries, query)
 	}
 	lists, err := r.engine.TopK(ctx, search)

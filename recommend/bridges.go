@@ -86,7 +86,7 @@ func (r *Recommender) Bridges(ctx context.Context, s BridgeSettings) ([]Bridge, 
 		return nil, fmt.Errorf("%w: %d sources, a least ŷ of %v", ErrQuery, s.Sources, s.Least)
 	}
 	members := make([][]int32, r.g.FieldCount())
-	for i := range int32(r.g.Len()) {
+	for _, i := range r.g.Sources() {
 		members[r.g.Field(i)] = append(members[r.g.Field(i)], i)
 	}
 	random := rand.New(rand.NewPCG(s.Seed, 0xb71d9e))
@@ -120,6 +120,7 @@ type bridgeSums struct {
 	s        BridgeSettings
 	values   map[[2]uint16][][2]float64 // of each source: corrected, naive
 	readings map[[2]uint16][]bridgePair
+	reached  []bool // which fields have targets; nil: all
 }
 
 type bridgePair struct {
@@ -128,7 +129,14 @@ type bridgePair struct {
 }
 
 func newBridgeSums(r *Recommender, s BridgeSettings) *bridgeSums {
-	return &bridgeSums{r, s, map[[2]uint16][][2]float64{}, map[[2]uint16][]bridgePair{}}
+	b := &bridgeSums{r, s, map[[2]uint16][][2]float64{}, map[[2]uint16][]bridgePair{}, nil}
+	if r.g.TwoSided() {
+		b.reached = make([]bool, r.g.FieldCount())
+		for _, j := range r.g.Targets() {
+			b.reached[r.g.Field(j)] = true
+		}
+	}
+	return b
 }
 
 // add looks at some sources.
@@ -160,7 +168,7 @@ func (b *bridgeSums) add(ctx context.Context, sources []int32) error {
 	for k, i := range sources {
 		for g := range fields {
 			cell := [2]uint16{r.g.Field(i), uint16(g)}
-			if uint16(g) == graph.UnknownField || cell[0] == cell[1] && !b.s.Within {
+			if uint16(g) == graph.UnknownField || cell[0] == cell[1] && !b.s.Within || b.reached != nil && !b.reached[g] {
 				continue
 			}
 			b.values[cell] = append(b.values[cell], [2]float64{expected[0][k*fields+g], expected[1][k*fields+g]})
@@ -182,7 +190,7 @@ func (b *bridgeSums) expect(sums []float64, source int32, z []float32) [][]bridg
 			for len(links) > 0 && links[0] < int32(j) {
 				links = links[1:]
 			}
-			if int32(j) == source || len(links) > 0 && links[0] == int32(j) {
+			if int32(j) == source || len(links) > 0 && links[0] == int32(j) || !b.r.g.IsTarget(int32(j)) {
 				continue
 			}
 			g := fields[j]

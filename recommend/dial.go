@@ -100,7 +100,7 @@ func (r *Recommender) sweepOne(ctx context.Context, out *Sweep, queries []Query,
 	defer r.rooms.Put(room)
 	source := r.Node(held.Sources()[at])
 	q := queries[0]
-	q.Source = source
+	q.Source, q.Exclude = source, held.Known(at)
 	if err := r.validate(q); err != nil {
 		return err
 	}
@@ -109,7 +109,7 @@ func (r *Recommender) sweepOne(ctx context.Context, out *Sweep, queries []Query,
 		return err
 	}
 	for p, q := range queries {
-		q.Source = source
+		q.Source, q.Exclude = source, held.Known(at)
 		var list []int32
 		for _, c := range r.choose(ctx, room, room.scores, q) {
 			list = append(list, c.node)

@@ -47,6 +47,8 @@ type Index struct {
 	Values  bool     `json:"values,omitempty"` // what a target adds by itself counts: slope·values
 	Fields  []string `json:"fields"`
 	Vectors string   `json:"vectors"` // "linked", "copied" or "converted from float16"
+	// Targets says how many rows may be recommended, where these are not all: query.npz lists them as targets.
+	Targets int `json:"targets,omitempty"`
 }
 
 //go:embed index.txt
@@ -171,8 +173,13 @@ func (r *Recommender) index() (*Index, []namedArray, error) {
 		files = append(files, namedArray{"slope", array{[]int{1}, []float32{r.ranker.Slope}}},
 			namedArray{"values", array{[]int{len(own)}, r.ranker.Popularity}})
 	}
-	return x, append(files, namedArray{"offsets", array{[]int{fields, fields}, offsets}},
-		namedArray{"fields", array{[]int{len(own)}, own}}), nil
+	files = append(files, namedArray{"offsets", array{[]int{fields, fields}, offsets}},
+		namedArray{"fields", array{[]int{len(own)}, own}})
+	if r.g.TwoSided() {
+		x.Targets = len(r.g.Targets())
+		files = append(files, namedArray{"targets", array{[]int{x.Targets}, r.g.Targets()}})
+	}
+	return x, files, nil
 }
 
 // replaceable refuses a folder with files, unless it holds an index and force is given.
@@ -255,6 +262,9 @@ func (x *Index) explain() string {
 	}
 	if x.Values {
 		offsets += "\nTargets add slope * values: search for some hundred, add it, and sort again."
+	}
+	if x.Targets > 0 {
+		offsets += fmt.Sprintf("\nOnly %d rows may be recommended: index those that query.npz lists as targets.", x.Targets)
 	}
 	return strings.NewReplacer("{{link}}", x.Link, "{{query}}", x.Query, "{{score}}", x.Score, "{{offsets}}", offsets,
 		"{{nodes}}", fmt.Sprint(x.Nodes), "{{dim}}", fmt.Sprint(x.Dim), "{{vectors}}", x.Vectors).Replace(indexReadMe)

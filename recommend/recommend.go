@@ -116,7 +116,7 @@ func New(g *graph.Graph, m model.Model, o Options) (*Recommender, error) {
 	if terms, dense := model.TermsOf(m.Propensity, m.PropensityParams); dense && !terms.ByFields() {
 		r.terms = &terms
 	}
-	if o.Fast {
+	if o.Fast && !g.TwoSided() {
 		var err error
 		if r.sketch, err = engine.NewSketch(r.nodes.Vectors, r.threads); err != nil {
 			return nil, fmt.Errorf("%w: its vectors cannot be copied for fast queries: %w", ErrModel, err)
@@ -235,10 +235,10 @@ func (r *Recommender) Vector(ctx context.Context, vector []float32, field uint16
 		return Source{}, fmt.Errorf("%w: the vector is zero or not finite: its text has no known word", ErrQuery)
 	}
 	s := Source{known: true, vector: vector, field: field, like: -1}
-	own := []int32{} // nodes of the field
-	for i, f := range r.nodes.Fields {
-		if f == field {
-			own = append(own, int32(i))
+	own := []int32{} // sources of the field
+	for _, i := range r.g.Sources() {
+		if r.nodes.Fields[i] == field {
+			own = append(own, i)
 		}
 	}
 	alike, err := r.search(ctx, engine.SearchQuery{Vector: vector, Among: own}, 1)
@@ -267,7 +267,11 @@ func (r *Recommender) FieldOf(ctx context.Context, vector []float32) (field uint
 	if err := r.comparable(vector); err != nil {
 		return graph.UnknownField, 0, err
 	}
-	alike, err := r.search(ctx, engine.SearchQuery{Vector: vector}, neighbours)
+	near := engine.SearchQuery{Vector: vector}
+	if r.g.TwoSided() {
+		near.Among = r.g.Sources()
+	}
+	alike, err := r.search(ctx, near, neighbours)
 	if err != nil {
 		return graph.UnknownField, 0, err
 	}
@@ -375,6 +379,9 @@ func (r *Recommender) validate(q Query) error {
 		return fmt.Errorf("%w: it has no source; make one with Node, Text or Vector of the recommender", ErrQuery)
 	case !q.Source.New() && uint32(q.Source.node) >= uint32(r.g.Len()):
 		return fmt.Errorf("%w: node %d of %d", ErrQuery, q.Source.node, r.g.Len())
+	case !q.Source.New() && !r.g.IsSource(q.Source.node):
+		return fmt.Errorf("%w: %q is a target only, to which nothing is recommended; ask for a source", ErrQuery,
+			r.g.ID(q.Source.node))
 	case !(q.Diversity >= 0 && q.Diversity <= 1):
 		return fmt.Errorf("%w: a diversity of %v; give one from 0 to 1", ErrQuery, q.Diversity)
 	case !(q.Explore >= 0 && q.Explore <= 1):
@@ -448,7 +455,7 @@ func (r *Recommender) exact(ctx context.Context, q Query) (*List, error) {
 	r.candidates(room, q)
 	if len(room.kept) == 0 {
 		return nil, fmt.Errorf("%w: the filters leave none of the %d nodes; widen fields or times, or allow "+
-			"linked ones", ErrNothing, r.g.Len())
+			"linked ones", ErrNothing, len(r.g.Targets()))
 	}
 	if err := r.scoreAll(ctx, room, q.Source); err != nil {
 		return nil, err
@@ -557,7 +564,7 @@ func (r *Recommender) candidates(room *room, q Query) {
 		}
 	}
 	dated := !q.From.IsZero() || !q.Until.IsZero()
-	if !q.filtered() { // all but itself and what it links to
+	if !q.filtered() && !r.g.TwoSided() { // all but itself and what it links to
 		room.kept = slices.Grow(room.kept, r.g.Len())
 		next := int32(0)
 		keep := func(until int32) {
@@ -580,7 +587,7 @@ func (r *Recommender) candidates(room *room, q Query) {
 		keep(int32(r.g.Len()))
 		return
 	}
-	for j := range int32(r.g.Len()) {
+	for _, j := range r.g.Targets() {
 		for len(linked) > 0 && linked[0] < j {
 			linked = linked[1:]
 		}

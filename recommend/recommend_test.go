@@ -131,7 +131,7 @@ func everyCandidate(g *graph.Graph, m, naive model.Model, q Query) (all []scored
 	source := q.Source.Index()
 	for j := range int32(g.Len()) {
 		when, _ := g.Time(j)
-		if j == source || !q.Linked && g.HasLink(source, j) || q.Fields != nil &&
+		if j == source || !g.IsTarget(j) || !q.Linked && g.HasLink(source, j) || q.Fields != nil &&
 			!slices.Contains(q.Fields, g.Field(j)) || slices.Contains(q.Exclude, j) ||
 			!q.From.IsZero() && when.Before(q.From) || !q.Until.IsZero() && !when.Before(q.Until) {
 			continue

@@ -134,6 +134,14 @@ func (p *Prepared) Universe(subset graph.Subset) (u graph.Universe) {
 	return u
 }
 
+// LinkGraph returns a graph of the same nodes in which the linked pairs of Universe(subset) are the links of the subset.
+func (p *Prepared) LinkGraph(subset graph.Subset) *graph.Graph {
+	if p.Split == nil {
+		return p.Graph
+	}
+	return p.Split.Graph(subset)
+}
+
 // sample samples the pairs of a subset and adds the log's.
 func (p Plan) sample(in *Prepared, subset graph.Subset, log *ExposureLog) (Evidence, error) {
 	sampling := graph.SampleOptions{PerLink: p.PerLink, Src: rand.NewPCG(p.Seed, uint64(subset)+1)}
@@ -143,10 +151,7 @@ func (p Plan) sample(in *Prepared, subset graph.Subset, log *ExposureLog) (Evide
 			return Evidence{}, err
 		}
 	}
-	g := in.Graph
-	if in.Split != nil {
-		g = in.Split.Graph(subset)
-	}
+	g := in.LinkGraph(subset)
 	pairs, report, err := graph.Sample(g, in.Universe(subset), sampling)
 	in.Links.Unused -= report.Links
 	if err != nil || log == nil || p.Log == Offered && subset != graph.Train {

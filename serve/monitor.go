@@ -205,7 +205,7 @@ func expectedShares(ctx context.Context, e *loadedModel, explore, margin float64
 	const most = 60 // sources of each field
 	g := e.Graph()
 	byField := make([][]int32, g.FieldCount())
-	for i := range int32(g.Len()) {
+	for _, i := range g.Sources() {
 		byField[g.Field(i)] = append(byField[g.Field(i)], i)
 	}
 	var bands []loop.ExpectedShare

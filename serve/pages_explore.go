@@ -60,7 +60,7 @@ func (p *site) explore() {
 	p.read("POST /text", "page-text", text) // a long text does not fit into a URL
 }
 
-// newest returns the newest nodes, the latest first; without times, the last ones.
+// newest returns the newest sources, the latest first; without times, the last ones.
 func newest(g *graph.Graph, most int) NodePage {
 	type dated struct {
 		at   int64
@@ -68,7 +68,7 @@ func newest(g *graph.Graph, most int) NodePage {
 	}
 	later := func(a, b dated) int { return cmp.Or(cmp.Compare(b.at, a.at), cmp.Compare(b.node, a.node)) }
 	var first []dated // sorted
-	for i := range int32(g.Len()) {
+	for _, i := range g.Sources() {
 		one := dated{math.MinInt64, i}
 		if t, known := g.Time(i); known {
 			one.at = t.Unix()
@@ -80,7 +80,7 @@ func newest(g *graph.Graph, most int) NodePage {
 		first = slices.Insert(first, at, one)
 		first = first[:min(len(first), most)]
 	}
-	out := NodePage{Nodes: []NodeSummary{}, Total: g.Len()}
+	out := NodePage{Nodes: []NodeSummary{}, Total: len(g.Sources())}
 	for _, one := range first {
 		out.Nodes = append(out.Nodes, summarize(g, one.node))
 	}

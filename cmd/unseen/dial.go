@@ -239,13 +239,10 @@ func dialWarnings(g *graph.Graph, held *evaluate.Candidates, d *recommend.Dial) 
 			"fitting, with --fields-by vectors:20")
 	}
 	few := 0
-	for _, i := range held.Sources() {
-		if held.Before() != nil && int(held.Before().Rank[i]) < d.K {
+	for place := range held.Sources() {
+		if held.Count(place) < d.K {
 			few++
 		}
-	}
-	if few == 0 && held.Before() == nil && g.Len() <= d.K {
-		few = d.Sources
 	}
 	if few > 0 {
 		warnings = append(warnings, fmt.Sprintf("%s have fewer candidates than a list has positions, %d",

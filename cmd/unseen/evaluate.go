@@ -210,8 +210,8 @@ func (f *evaluateFlags) settings(ctx context.Context, n *fittedNetwork,
 	s.Panel = evaluate.PanelSettings{Floor: f.floor, Threads: f.threads}
 	s.Engine = engine.CPU{Threads: f.threads}
 	if f.exact {
-		s.Panel.Graph, s.Panel.Universe = g, prepared.Universe(graph.Test)
-		if pairs, _, err := s.Panel.Universe.Count(g); err == nil && pairs > engine.MostPairs {
+		s.Panel.Graph, s.Panel.Universe = prepared.LinkGraph(graph.Test), prepared.Universe(graph.Test)
+		if pairs, _, err := s.Panel.Universe.Count(s.Panel.Graph); err == nil && pairs > engine.MostPairs {
 			return s, nil, usagef("--exact is for up to %s pairs, and the held-out nodes of %s have %s; leave it out",
 				amount.Text(engine.MostPairs), f.data, amount.Text(int(pairs)))
 		}

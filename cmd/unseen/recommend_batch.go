@@ -84,9 +84,7 @@ func runBatch(ctx context.Context, f recommendFlags, t *display) (*batchResult, 
 		plan.Format = "jsonl"
 	}
 	if f.all {
-		for i := range int32(g.Len()) {
-			sources = append(sources, i)
-		}
+		sources = g.Sources()
 	} else {
 		ids, err := readIDs(f.ids)
 		if err != nil {
