@@ -126,27 +126,21 @@ func NewForecast(ctx context.Context, m model.Model, g *graph.Graph, s ForecastS
 	case len(m.LinkParams) != m.Link.Size() || len(m.PropensityParams) != m.Propensity.Size():
 		return nil, fmt.Errorf("%w: it has %d and %d parameters for models of %d and %d", ErrModel, len(m.LinkParams),
 			len(m.PropensityParams), m.Link.Size(), m.Propensity.Size())
-	case g.TwoSided():
-		return nil, fmt.Errorf("%w: its sources and targets are different nodes, and a forecast is of lists that become "+
-			"links among all of them", ErrGraph)
 	case g.Vectors() == nil || g.Vectors().Len() != g.Len():
 		return nil, fmt.Errorf("%w: its nodes have no vectors; encode their texts first", ErrGraph)
 	}
-	members := make([][]int32, g.FieldCount())
-	for i, f := range g.Fields() {
-		members[f] = append(members[f], int32(i))
-	}
+	from, to := model.NodesOf(g).FieldMembers()
 	forecast := &Forecast{Settings: s, Exact: true}
-	for f := 1; f < len(members); f++ {
-		switch n := len(members[f]); {
-		case n == 0:
+	for f := 1; f < len(from); f++ {
+		switch n := len(from[f]); {
+		case n == 0, g.TwoSided() && len(to[f]) == 0: // of people whose field no item has, no list stays in it
 			continue
-		case n == 1:
+		case n == 1 && !g.TwoSided():
 			forecast.Warnings = append(forecast.Warnings,
 				fmt.Sprintf("field %q has a single node, so no recommendation can stay in it", g.FieldName(uint16(f))))
 			continue
 		}
-		c := &pairMeans{s: s, m: m, members: members, field: f}
+		c := &pairMeans{s: s, m: m, from: from, to: to, field: f, apart: g.TwoSided()}
 		if err := c.compute(ctx); err != nil {
 			return nil, err
 		}
@@ -157,6 +151,10 @@ func NewForecast(ctx context.Context, m model.Model, g *graph.Graph, s ForecastS
 		}
 		field.Name = g.FieldName(uint16(f))
 		forecast.Fields = append(forecast.Fields, field)
+	}
+	if len(forecast.Fields) == 0 && g.TwoSided() {
+		return nil, fmt.Errorf("%w: its sources and targets share no field, so that no list stays in the field of its "+
+			"source", ErrGraph)
 	}
 	if len(forecast.Fields) == 0 {
 		return nil, fmt.Errorf("%w: no field has two nodes; give nodes fields, or derive them from vectors or links",
@@ -228,16 +226,17 @@ const (
 
 // pairMeans holds the mean probabilities from the sources of one field to the targets of every field.
 type pairMeans struct {
-	s       ForecastSettings
-	m       model.Model
-	members [][]int32
-	field   int
-	exact   bool
-	means   [columns][][]float64 // by source, then by target field
+	s        ForecastSettings
+	m        model.Model
+	from, to [][]int32 // sources and targets by field
+	apart    bool      // a source is none of its field's targets
+	field    int
+	exact    bool
+	means    [columns][][]float64 // by source, then by target field
 }
 
 func (c *pairMeans) compute(ctx context.Context) error {
-	sources := c.members[c.field]
+	sources := c.from[c.field]
 	c.exact = len(sources) <= c.s.Sources
 	if !c.exact {
 		sources = choose(sources, c.s.Sources, c.s.Seed, uint64(c.field))
@@ -245,7 +244,7 @@ func (c *pairMeans) compute(ctx context.Context) error {
 	for k := range c.means {
 		c.means[k] = make([][]float64, len(sources))
 	}
-	for _, nodes := range c.members {
+	for _, nodes := range c.to {
 		c.exact = c.exact && len(nodes) <= c.s.Targets
 	}
 	return kern.ChunksErr(ctx, len(sources), 1, c.s.Threads, func(_, k, _, _ int) error {
@@ -256,9 +255,9 @@ func (c *pairMeans) compute(ctx context.Context) error {
 // computeSource fills in the means of one source.
 func (c *pairMeans) computeSource(k int, source int32) error {
 	for column := range c.means {
-		c.means[column][k] = make([]float64, len(c.members))
+		c.means[column][k] = make([]float64, len(c.to))
 	}
-	for f, nodes := range c.members {
+	for f, nodes := range c.to {
 		targets := choose(nodes, c.s.Targets, c.s.Seed, uint64(source)<<16|uint64(f))
 		if at := slices.Index(targets, source); at >= 0 {
 			targets = slices.Delete(slices.Clone(targets), at, at+1)
@@ -315,8 +314,8 @@ func choose(nodes []int32, n int, seed, stream uint64) []int32 {
 
 // size is how many targets of a field a source has.
 func (c *pairMeans) size(f int) float64 {
-	n := len(c.members[f])
-	if f == c.field {
+	n := len(c.to[f])
+	if f == c.field && !c.apart {
 		n--
 	}
 	return float64(n)
@@ -327,7 +326,7 @@ func (c *pairMeans) size(f int) float64 {
 // left out; own is the place of the source's field among those that stay.
 func (c *pairMeans) process(column int, times []int) (p Process, own int) {
 	var fields []int
-	for f := range c.members {
+	for f := range c.to {
 		if c.size(f) == 0 {
 			continue
 		}
@@ -384,7 +383,7 @@ func clampRate(x float64) float64 {
 const leastRate = 1e-12
 
 func (c *pairMeans) forecast(ctx context.Context) (FieldForecast, error) {
-	field := FieldForecast{Field: uint16(c.field), Nodes: len(c.members[c.field])}
+	field := FieldForecast{Field: uint16(c.field), Nodes: len(c.from[c.field])}
 	var err error
 	if field.Naive, field.runs[0], err = c.shares(ctx, seenColumn); err != nil {
 		return field, err
@@ -404,7 +403,7 @@ func (c *pairMeans) forecast(ctx context.Context) (FieldForecast, error) {
 }
 
 func (c *pairMeans) shares(ctx context.Context, column int) ([]Share, [][]float64, error) {
-	n := min(len(c.members[c.field]), maxDraws/c.s.Shown) * c.s.Shown
+	n := min(len(c.from[c.field]), maxDraws/c.s.Shown) * c.s.Shown
 	shares := make([]Share, c.s.Rounds)
 	p, own := c.process(column, nil)
 	for t := range shares {

@@ -192,6 +192,7 @@ type NodeSummary struct {
 	Time  string `json:"time,omitempty" doc:"date"`
 	Out   int    `json:"out" doc:"number of links from it"`
 	In    int    `json:"in" doc:"number of links to it"`
+	Role  string `json:"role,omitempty" doc:"source or target, if it is only one of them"`
 }
 
 func summarize(g *graph.Graph, i int32) NodeSummary {
@@ -199,6 +200,9 @@ func summarize(g *graph.Graph, i int32) NodeSummary {
 		Out: len(g.Out(i)), In: len(g.In(i))}
 	if t, known := g.Time(i); known {
 		n.Time = t.Format(time.DateOnly)
+	}
+	if role := g.Role(i); role != graph.SourceAndTarget {
+		n.Role = role.String()
 	}
 	return n
 }
@@ -268,6 +272,8 @@ type NodeDetail struct {
 	NodeSummary
 	Text    string        `json:"text,omitempty"`
 	LinksTo []NodeSummary `json:"linksTo" doc:"the first 100 links"`
+	// LinkedFrom is for items: who links to a node that links to nothing itself.
+	LinkedFrom []NodeSummary `json:"linkedFrom,omitempty" doc:"the first 100 links to a node that is a target only"`
 }
 
 type idInput struct {
@@ -298,6 +304,11 @@ func (s *Service) Node(ctx context.Context, id string) (_ NodeDetail, err error)
 	}
 	for _, j := range g.Out(i)[:min(len(g.Out(i)), 100)] {
 		d.LinksTo = append(d.LinksTo, summarize(g, j))
+	}
+	if !g.IsSource(i) {
+		for _, from := range g.In(i)[:min(len(g.In(i)), 100)] {
+			d.LinkedFrom = append(d.LinkedFrom, summarize(g, from))
+		}
 	}
 	return d, nil
 }
@@ -413,6 +424,9 @@ type ModelDetail struct {
 	Naive   bool     `json:"naive" doc:"lists can be compared with a naive model's"`
 	Explore float64  `json:"explore" doc:"default share of a list's positions that is drawn at random"`
 	Fields  []string `json:"fields"`
+	// SourceFields and TargetFields are those of either side, where sources and targets are not the same nodes.
+	SourceFields []string `json:"sourceFields,omitempty" doc:"fields of sources, if not all nodes are both"`
+	TargetFields []string `json:"targetFields,omitempty" doc:"fields of targets, if not all nodes are both"`
 	// Propensities are the mean π̂ from the field of the row to that of the column.
 	Propensities [][]float64   `json:"propensities" doc:"mean chance that the row's field is shown the column's"`
 	Findings     *fit.Findings `json:"findings,omitempty" doc:"verdict of the doctor"`
@@ -460,6 +474,9 @@ func (s *Service) ModelDetail() (_ ModelDetail, err error) {
 		if yes && uint16(f) != graph.UnknownField {
 			d.Fields, fields = append(d.Fields, g.FieldName(uint16(f))), append(fields, uint16(f))
 		}
+	}
+	if g.TwoSided() {
+		d.SourceFields, d.TargetFields = fieldsOf(g, g.Sources()), fieldsOf(g, g.Targets())
 	}
 	var cells [][2]uint16
 	for _, source := range fields {
@@ -689,4 +706,18 @@ func (s *Service) deleteABTest(context.Context, *struct{}) (*body[Comparison], e
 
 func (s *Service) getABTest(context.Context, *struct{}) (*body[Comparison], error) {
 	return respond(s.Compare()), nil
+}
+
+// fieldsOf returns the names of the fields that some nodes have, in the order of the fields.
+func fieldsOf(g *graph.Graph, nodes []int32) (names []string) {
+	has := make([]bool, g.FieldCount())
+	for _, i := range nodes {
+		has[g.Field(i)] = true
+	}
+	for f, yes := range has {
+		if yes && uint16(f) != graph.UnknownField {
+			names = append(names, g.FieldName(uint16(f)))
+		}
+	}
+	return names
 }

@@ -169,7 +169,8 @@ func (w *monitor) expect(ctx context.Context) error {
 	current := w.service.live.Load().current
 	forecast, err := loop.NewForecast(ctx, current.Model(), current.Graph(),
 		loop.ForecastSettings{Replicates: 50, Sources: 100, Targets: 100, Threads: 1, Seed: 1})
-	if err != nil && !errors.Is(err, loop.ErrModel) { // a model without propensities has no forecast
+	// a model without propensities has no forecast, and no list of a shop stays in a field if nobody shares one
+	if err != nil && !errors.Is(err, loop.ErrModel) && !(errors.Is(err, loop.ErrGraph) && current.Graph().TwoSided()) {
 		return err
 	}
 	w.mu.Lock()

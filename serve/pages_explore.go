@@ -175,6 +175,15 @@ func (p *site) list(w http.ResponseWriter, r *http.Request, request RecommendReq
 			out.Fields = append(out.Fields, fieldChoice{name, on[strings.ToLower(name)]})
 		}
 	}
+	if g.TwoSided() { // a field of people has nothing to recommend
+		targets := fieldsOf(g, g.Targets())
+		out.Fields = slices.DeleteFunc(out.Fields, func(f fieldChoice) bool { return !slices.Contains(targets, f.Name) })
+	}
+	if about != nil && about.Role == graph.TargetOnly.String() {
+		out.Error = "It is recommended to others, and nothing is recommended to it."
+		p.show(w, r, http.StatusOK, "list", out)
+		return nil
+	}
 	a, err := s.Recommend(r.Context(), request)
 	status := http.StatusOK
 	if err != nil {

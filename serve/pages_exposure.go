@@ -51,7 +51,7 @@ type exposurePage struct {
 	Ramp   []string       // where the colours of the scale start
 	Cells  []exposureCell // the map as a table
 	More   int            // cells that the table leaves out
-	Left   int            // fields that the map leaves out
+	Left   int            // fields that the map leaves out, of both sides
 	Strong string         // what stands out
 
 	Whole  bool // no pairs were held out
@@ -65,8 +65,9 @@ type exposurePage struct {
 
 // heatMap is the data of the chart.
 type heatMap struct {
-	Fields []string   `json:"fields"`
-	Cells  []heatCell `json:"cells"`
+	Rows    []string   `json:"rows"`    // fields of sources
+	Columns []string   `json:"columns"` // fields of targets
+	Cells   []heatCell `json:"cells"`
 }
 
 type heatCell struct {
@@ -93,15 +94,18 @@ const (
 	mostFields = 40
 )
 
-// largest returns the indices of the fields with most nodes, in ascending order.
-func largest(g *graph.Graph, fields []string, most int) []int {
+// largest returns the places of the fields with most of some nodes, in ascending order. Of people and items, a field
+// of the other side has none and is left out.
+func largest(g *graph.Graph, of []int32, fields []string, most int) []int {
 	nodes := map[string]int{}
-	for _, f := range g.Fields() {
-		nodes[g.FieldName(f)]++
+	for _, i := range of {
+		nodes[g.FieldName(g.Field(i))]++
 	}
-	places := make([]int, len(fields))
-	for k := range places {
-		places[k] = k
+	var places []int
+	for k, name := range fields {
+		if nodes[name] > 0 || !g.TwoSided() {
+			places = append(places, k)
+		}
 	}
 	slices.SortStableFunc(places, func(a, b int) int { return cmp.Compare(nodes[fields[b]], nodes[fields[a]]) })
 	places = places[:min(len(places), most)]
@@ -117,15 +121,22 @@ func (e *exposurePage) cells(g *graph.Graph) {
 			known[[2]string{g.FieldName(c.Source), g.FieldName(c.Target)}] = c
 		}
 	}
-	shown := largest(g, e.Model.Fields, mostFields)
-	e.Left = len(e.Model.Fields) - len(shown)
-	for _, k := range shown {
-		e.Map.Fields = append(e.Map.Fields, e.Model.Fields[k])
+	side := func(nodes []int32, names *[]string) (places []int, left int) {
+		places = largest(g, nodes, e.Model.Fields, mostFields)
+		for _, k := range places {
+			*names = append(*names, e.Model.Fields[k])
+		}
+		return places, len(largest(g, nodes, e.Model.Fields, len(e.Model.Fields))) - len(places)
+	}
+	rows, left := side(g.Sources(), &e.Map.Rows)
+	columns, more := side(g.Targets(), &e.Map.Columns)
+	if e.Left = left; g.TwoSided() {
+		e.Left += more
 	}
 	var own, other, owns, others float64
-	for i, source := range e.Map.Fields {
-		for j, target := range e.Map.Fields {
-			one := heatCell{Row: i, Column: j, Value: e.Model.Propensities[shown[i]][shown[j]], Links: -1}
+	for i, source := range e.Map.Rows {
+		for j, target := range e.Map.Columns {
+			one := heatCell{Row: i, Column: j, Value: e.Model.Propensities[rows[i]][columns[j]], Links: -1}
 			c, ok := known[[2]string{source, target}]
 			if ok {
 				one.Low, one.High, one.Links, one.Pairs = c.Lower, c.Upper, c.Links, c.Pairs
@@ -136,7 +147,7 @@ func (e *exposurePage) cells(g *graph.Graph) {
 			}
 			e.Map.Cells = append(e.Map.Cells, one)
 			e.Cells = append(e.Cells, exposureCell{source, target, one, ok && c.Links < 5})
-			if i == j {
+			if source == target {
 				own, owns = own+one.Value, owns+1
 			} else {
 				other, others = other+one.Value, others+1

@@ -427,10 +427,10 @@ func TestLargestFields(t *testing.T) {
 	t.Parallel()
 	g := open(t).Graph()
 	names := []string{g.FieldName(1), "nobody's", g.FieldName(2), g.FieldName(3)}
-	if got := largest(g, names, 3); fmt.Sprint(got) != "[0 2 3]" {
+	if got := largest(g, g.Sources(), names, 3); fmt.Sprint(got) != "[0 2 3]" {
 		t.Errorf("of %q: %v", names, got)
 	}
-	if got := largest(g, names, 9); len(got) != 4 {
+	if got := largest(g, g.Sources(), names, 9); len(got) != 4 {
 		t.Errorf("all: %v", got)
 	}
 }

@@ -51,8 +51,8 @@ func (s *Service) readLog(ctx context.Context, upTo int64) (*sample.ExposureLog,
 		}
 		i, known := g.Index(e.Source)
 		j, found := g.Index(e.Target)
-		if !known || !found || i == j {
-			continue // a new text, or a node of another dataset
+		if !known || !found || i == j || !g.IsSource(i) || !g.IsTarget(j) {
+			continue // a new text, or a node of another dataset or on the wrong side
 		}
 		k, ok := at[[2]int32{i, j}]
 		if !ok {
@@ -473,7 +473,7 @@ func (s *Service) logRisk(ctx context.Context, e *loadedModel, after int64) (*ev
 		}
 		i, known := g.Index(event.Source)
 		j, found := g.Index(event.Target)
-		if event.List == "" || !known || !found || i == j {
+		if event.List == "" || !known || !found || i == j || !g.IsSource(i) || !g.IsTarget(j) {
 			continue
 		}
 		n, ok := at[event.List]

@@ -19,18 +19,18 @@ if (map?.cells?.length) {
 	const weak = c => c.links >= 0 && c.links < 5
 	chart('heat', width => {
 		const narrow = width < 500
-		const longest = Math.max(...map.fields.map(f => f.length))
-		const left = Math.min(longest * (narrow ? 6 : 7.4) + 20, width * .32)
-		const top = Math.min(longest * (narrow ? 6 : 5.2) + 16, 130)
-		const cell = Math.min((width - left - (narrow ? 2 : 70)) / map.fields.length, 58)
-		const height = Math.round(top + cell * map.fields.length + 8)
+		const longest = names => Math.max(...names.map(f => f.length))
+		const left = Math.min(longest(map.rows) * (narrow ? 6 : 7.4) + 20, width * .32)
+		const top = Math.min(longest(map.columns) * (narrow ? 6 : 5.2) + 16, 130)
+		const cell = Math.min((width - left - (narrow ? 2 : 70)) / map.columns.length, 58)
+		const height = Math.round(top + cell * map.rows.length + 8)
 		const names = {color: colour('muted'), fontSize: narrow ? 10.5 : 13, interval: 0, width: left - 10, overflow: 'truncate'}
 		return {height, option: {
-			grid: {left, top, width: cell * map.fields.length, height: cell * map.fields.length},
-			xAxis: {type: 'category', data: map.fields, position: 'top', axisLabel: {...names, rotate: narrow ? 90 : -45, width: 130, ...(narrow ? {} : {align: 'left'})}, axisLine: {show: false}, axisTick: {show: false}, splitArea: {show: false}},
-			yAxis: {type: 'category', data: map.fields, inverse: true, axisLabel: names, axisLine: {show: false}, axisTick: {show: false}},
+			grid: {left, top, width: cell * map.columns.length, height: cell * map.rows.length},
+			xAxis: {type: 'category', data: map.columns, position: 'top', axisLabel: {...names, rotate: narrow ? 90 : -45, width: 130, ...(narrow ? {} : {align: 'left'})}, axisLine: {show: false}, axisTick: {show: false}, splitArea: {show: false}},
+			yAxis: {type: 'category', data: map.rows, inverse: true, axisLabel: names, axisLine: {show: false}, axisTick: {show: false}},
 			tooltip: {formatter: ({data: {cell: c}}) => tip(
-				`${map.fields[c.column]} shown to ${map.fields[c.row]}`, `π̂ ${share(c.value)}`,
+				`${map.columns[c.column]} shown to ${map.rows[c.row]}`, `π̂ ${share(c.value)}`,
 				c.high ? `95% interval ${share(c.low)} to ${share(c.high)}, standard error ${share(c.error)}` : 'interval unknown',
 				c.links < 0 ? '' : `estimated from ${c.links} links in ${c.pairs} pairs` + (c.links < 5 ? ', so little more than a guess' : ''))},
 			series: [{type: 'heatmap', data: map.cells.map(c => ({

@@ -1,0 +1,120 @@
+package serve
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+
+	"unseen/graph"
+	"unseen/sample"
+	"unseen/serve/store"
+	"unseen/world"
+)
+
+// shop is a service for people of one field and items of two, whose last links are held out.
+func shop(t *testing.T) (*Service, *graph.Graph) {
+	t.Helper()
+	ctx := context.Background()
+	w, err := world.New(ctx, smallWorld())
+	if err == nil {
+		w, err = w.Linked(ctx)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b graph.Builder
+	plain := w.Graph()
+	for i := range int32(plain.Len()) {
+		n := graph.Node{ID: plain.ID(i), Field: plain.FieldName(plain.Field(i)), Role: graph.TargetOnly}
+		if plain.Field(i) == 1 {
+			n.Role = graph.SourceOnly
+		}
+		if _, err := b.AddNode(n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, j := range plain.Links() {
+		// links of either direction, so that there are enough; an error where the roles do not allow it
+		if b.AddLinkAt(i, j, int64(i)) != nil {
+			_ = b.AddLinkAt(j, i, int64(i))
+		}
+	}
+	g, _, err := b.Build()
+	if err == nil {
+		g, err = g.WithVectors(plain.Vectors())
+	}
+	folder := t.TempDir()
+	if err == nil {
+		plan, _ := sample.PlanFor(g)
+		err = learn(ctx, folder, g, plan, "bayes", "naive")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return open(t, func(o *Options) { o.Folder = folder }), g
+}
+
+// A shop recommends items to people: in lists, on pages, after retraining; nothing goes the other way.
+func TestShop(t *testing.T) {
+	t.Parallel()
+	s, g := shop(t)
+	c := client{t: t, h: s.Handler()}
+	person, item := g.ID(g.Sources()[3]), g.ID(g.Targets()[0])
+	list := want[RecommendResponse](c, 200, "GET", "/api/v1/recommendations?node="+url.QueryEscape(person)+"&k=200", nil)
+	if list.Candidates > len(g.Targets()) || len(list.Items) == 0 {
+		t.Errorf("%d of %d candidates", len(list.Items), list.Candidates)
+	}
+	for _, one := range list.Items {
+		if i, _ := g.Index(one.ID); !g.IsTarget(i) {
+			t.Fatalf("%s is recommended, a %v", one.ID, g.Role(i))
+		}
+	}
+	if w := c.do("GET", "/api/v1/recommendations?node="+url.QueryEscape(item), nil); w.Code != 422 ||
+		!strings.Contains(w.Body.String(), "target only") {
+		t.Errorf("a list for an item: %d %s", w.Code, w.Body)
+	}
+	one := want[NodeDetail](c, 200, "GET", "/api/v1/nodes/"+url.PathEscape(item), nil)
+	if one.Role != "target" || len(one.LinkedFrom) != one.In || len(one.LinksTo) != 0 {
+		t.Errorf("an item is %+v", one)
+	}
+	m := want[ModelDetail](c, 200, "GET", "/api/v1/model", nil)
+	if len(m.SourceFields) != 1 || len(m.TargetFields) != 2 || len(m.Propensities) != 3 {
+		t.Errorf("fields %v of sources, %v of targets, %d rows of π̂", m.SourceFields, m.TargetFields, len(m.Propensities))
+	}
+	for path, has := range map[string]string{"/node/" + url.PathEscape(item): "Who links to it",
+		"/exposure": fmt.Sprintf(`"rows":[%q],"columns":[%q,%q]`, m.SourceFields[0], m.TargetFields[0],
+			m.TargetFields[1]), "/": person[:1], "/bridges": m.TargetFields[0]} {
+		if w := c.do("GET", path, nil); w.Code != 200 || !strings.Contains(w.Body.String(), has) {
+			t.Errorf("%s: %d, without %q", path, w.Code, has)
+		}
+	}
+	for _, n := range newest(g, 500).Nodes {
+		if n.Role != "source" {
+			t.Fatalf("the start page offers %s, a %s, to recommend to", n.ID, n.Role)
+		}
+	}
+	// An event on the wrong side is stored, and learned from by nobody.
+	batch := eventBatch{Events: []store.LogEvent{{ID: "1", Kind: store.Linked, Source: item, Target: person},
+		{ID: "2", Kind: store.Linked, Source: person, Target: list.Items[0].ID}}}
+	if w := c.do("POST", "/api/v1/events", batch); w.Code != 200 {
+		t.Fatalf("%d %s", w.Code, w.Body)
+	}
+	for _, method := range []string{"bayes", "naive"} {
+		job, err := s.StartJob(JobRequest{Kind: "retrain", Method: method})
+		if err == nil {
+			job, err = s.WaitJob(t.Context(), job.ID)
+		}
+		if err != nil || job.State != JobDone {
+			t.Errorf("%v, %+v", err, job)
+		}
+	}
+	job, err := s.StartJob(JobRequest{Kind: "evaluate"})
+	if err == nil {
+		job, err = s.WaitJob(t.Context(), job.ID)
+	}
+	if err != nil || job.State != JobDone {
+		t.Errorf("%v, %+v", err, job)
+	}
+}
