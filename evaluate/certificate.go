@@ -67,7 +67,7 @@ func Certify(ctx context.Context, g *graph.Graph, s CertificateSettings) (*Certi
 	if s.Repeats == 0 {
 		s.Repeats = 3
 	}
-	quarter := int(min(int64(g.Len())*int64(g.Len()-1)/4, math.MaxInt32))
+	quarter := int(min(g.PairCount()/4, math.MaxInt32))
 	if s.Pairs == 0 {
 		s.Pairs = min(32_000, quarter)
 	}

@@ -161,7 +161,7 @@ func newTrainings(o Options) *trainings {
 		t.data = o.Networks[0].Graph
 	}
 	if g := t.data; g != nil {
-		pairs := int(min(int64(g.Len())*int64(g.Len()-1)/4, math.MaxInt32)) // a third of them are for training
+		pairs := int(min(g.PairCount()/4, math.MaxInt32)) // a third of them are for training
 		s.nodes, s.dim, s.fields, s.spectrum = g.Len(), g.Vectors().Dim(), g.FieldCount()-1, 0
 		s.pairs, s.validation, s.test = min(s.pairs, pairs), min(s.validation, pairs/2), min(s.test, pairs)
 	}

@@ -50,6 +50,12 @@ type finder struct {
 func (f *finder) find(links []graph.Link, rank int) []graph.Link {
 	w := f.world
 	i, targets := w.order.Sequence[rank], w.order.Sequence[:rank]
+	if !w.graph.IsSource(i) {
+		return links
+	}
+	if w.graph.TwoSided() {
+		targets = slices.DeleteFunc(slices.Clone(targets), func(j int32) bool { return !w.graph.IsTarget(j) })
+	}
 	if w.violations.Text == 0 { // exposure can be drawn before texts are compared
 		f.targets = f.targets[:0]
 		for _, j := range targets {
@@ -85,7 +91,7 @@ func (w *World) withLinks(found [][]graph.Link) (*World, error) {
 	old := w.graph
 	var b graph.Builder
 	for i := range int32(old.Len()) {
-		node := graph.Node{ID: old.ID(i), Title: old.Title(i)}
+		node := graph.Node{ID: old.ID(i), Title: old.Title(i), Role: old.Role(i)}
 		if f := old.Field(i); f != graph.UnknownField {
 			node.Field = old.FieldName(f)
 		}

@@ -28,7 +28,10 @@ func (w *World) Means(ctx context.Context, u graph.Universe) (TrueMeans, error) 
 	if w.graph.Vectors().Len() == 0 {
 		return TrueMeans{}, fmt.Errorf("%w: its vectors were closed; close them after the last draw", ErrGraph)
 	}
-	u.Sources, u.Targets = orAll(u.Sources, w.graph.Len()), orAll(u.Targets, w.graph.Len())
+	only := func(nodes []int32, has func(i int32) bool) []int32 {
+		return slices.DeleteFunc(slices.Clone(orAll(nodes, w.graph.Len())), func(i int32) bool { return !has(i) })
+	}
+	u.Sources, u.Targets = only(u.Sources, w.graph.IsSource), only(u.Targets, w.graph.IsTarget)
 	blocks := w.blocksByField(u.Sources)
 	sums := make([]pairSums, len(blocks))
 	workers := make([]finder, w.threads)
@@ -59,7 +62,8 @@ func (f *finder) sum(s *pairSums, source int32, u graph.Universe) {
 	w := f.world
 	f.targets = f.targets[:0]
 	for _, j := range u.Targets {
-		if j != source && (u.Before == nil || u.Before.Rank[j] < u.Before.Rank[source]) {
+		if j != source && (u.Before == nil || u.Before.Rank[j] < u.Before.Rank[source]) &&
+			(u.Except == nil || !u.Except.HasLink(source, j)) {
 			f.targets = append(f.targets, j)
 		}
 	}

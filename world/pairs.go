@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sort"
 
 	"unseen/graph"
 	"unseen/internal/kern"
@@ -167,11 +168,49 @@ type universe struct {
 	nodes []int32 // by number; nil means that the number is the node
 	older bool    // only pairs whose target has the smaller number
 	count uint64  // of nodes
+	sides *sides  // where not all nodes are source and target; else nil
 }
 
-func allPairs(nodes int) universe {
-	n := uint64(nodes)
-	return universe{size: n * (n - 1), count: n}
+// sides numbers the ordered pairs of sources and targets, source by source.
+type sides struct {
+	sources, targets []int32
+	start            []uint64 // of each source, the number of its first pair; one more than sources
+	self             []int    // the place of each source among the targets, −1 where it is none
+}
+
+// newSides numbers the pairs of some nodes; with an order, those whose target is older.
+func newSides(g *graph.Graph, nodes []int32, order *graph.Order) *sides {
+	s := &sides{start: []uint64{0}}
+	for _, i := range nodes {
+		if g.IsSource(i) {
+			s.sources = append(s.sources, i)
+		}
+		if g.IsTarget(i) {
+			s.targets = append(s.targets, i)
+		}
+	}
+	if order != nil {
+		slices.SortFunc(s.targets, func(a, b int32) int { return int(order.Rank[a]) - int(order.Rank[b]) })
+	}
+	for _, i := range s.sources {
+		met, self := len(s.targets), -1
+		if order != nil {
+			met = sort.Search(met, func(k int) bool { return order.Rank[s.targets[k]] >= order.Rank[i] })
+		} else if at, is := slices.BinarySearch(s.targets, i); is {
+			met, self = met-1, at
+		}
+		s.start, s.self = append(s.start, s.start[len(s.start)-1]+uint64(met)), append(s.self, self)
+	}
+	return s
+}
+
+func (s *sides) pair(number uint64) (source, target int32) {
+	k := sort.Search(len(s.sources), func(k int) bool { return s.start[k+1] > number })
+	j := int(number - s.start[k])
+	if s.self[k] >= 0 && j >= s.self[k] {
+		j++
+	}
+	return s.sources[k], s.targets[j]
 }
 
 func (w *World) universe(d Draw) (universe, error) {
@@ -191,6 +230,18 @@ func (w *World) universe(d Draw) (universe, error) {
 	}
 	if u.count < 2 {
 		return u, bad("Nodes has %d nodes and so no pairs; give at least 2", u.count)
+	}
+	if w.graph.TwoSided() {
+		var order *graph.Order
+		if d.Older {
+			order = w.order
+		}
+		u.nodes = orAll(u.nodes, w.graph.Len())
+		u.sides = newSides(w.graph, u.nodes, order)
+		if u.size = u.sides.start[len(u.sides.sources)]; u.size == 0 {
+			return u, bad("there is no pair of a source and a target among %d nodes; give more of them", len(u.nodes))
+		}
+		return u, nil
 	}
 	u.size = u.count * (u.count - 1)
 	if d.Older {
@@ -230,6 +281,9 @@ func (u *universe) draw(sources, targets []int32, order permutation, part, parts
 
 // pair returns the pair with a number below size.
 func (u *universe) pair(number uint64) (source, target int32) {
+	if u.sides != nil {
+		return u.sides.pair(number)
+	}
 	var i, j uint64
 	if u.older {
 		// Pairs (1,0), (2,0), (2,1), (3,0), …: source i begins at i(i−1)/2.

@@ -154,7 +154,10 @@ func settle(ctx context.Context, g *graph.Graph, direction []float32, p Scenario
 		return nil, err
 	}
 
-	universe := allPairs(g.Len())
+	universe, err := w.universe(Draw{})
+	if err != nil {
+		return nil, err
+	}
 	n := int(min(universe.size, calibrationPairs))
 	sources, targets := make([]int32, n), make([]int32, n)
 	universe.draw(sources, targets, newPermutation(p.Seed, calibrationStream, universe.size), 0, 1, w.threads)
