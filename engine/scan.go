@@ -67,8 +67,9 @@ func SourceLogits(ctx context.Context, e Engine, by Predictor, source int32, tar
 // fieldExamples is how many pairs of two fields a mean of π̂ is made of, where they differ.
 const fieldExamples = 64
 
-// FieldExposure returns the mean π̂ of ordered pairs of fields, the source's first; 0 where no source has the one or no
-// target the other. Where π̂ depends on more than the fields, the mean is over some 64 pairs of each, always the same ones.
+// FieldExposure returns the mean π̂ of ordered pairs of fields, the source's first; 0 where no
+// source has the one or no target the other. Where π̂ depends on more than the fields, the mean is
+// over some 64 pairs of each, always the same ones.
 func FieldExposure(ctx context.Context, e Engine, by Predictor, n model.Nodes, of [][2]uint16) ([]float64, error) {
 	from, to := n.FieldMembers()
 	most := fieldExamples

@@ -134,6 +134,7 @@ func comparePart(ctx context.Context, t *testing.T, drawn *sample.Prepared, j *f
 	if err != nil {
 		t.Fatal(err)
 	}
+	known := func(i, k int32) bool { return drawn.Split.Known(part) != nil && drawn.Split.Known(part).HasLink(i, k) }
 	by := []By{ByRelevance, BySeen}
 	got, err := c.Rank(ctx, j, RankSettings{By: by, First: 7, Threads: 1})
 	if err != nil {
@@ -170,9 +171,9 @@ func comparePart(ctx context.Context, t *testing.T, drawn *sample.Prepared, j *f
 		var linked []int32
 		scores := [2][]float64{make([]float64, n), make([]float64, n)}
 		for k := range int32(n) {
-			known := drawn.Split.Known(part)
-			candidate := k != i && drawn.Split.Subset(k) <= part && (drawn.Order == nil || drawn.Order.Precedes(k, i)) &&
-				drawn.Graph.IsTarget(k) && (known == nil || !known.HasLink(i, k))
+			candidate := k != i && drawn.Split.Subset(k) <= part &&
+				(drawn.Order == nil || drawn.Order.Precedes(k, i)) &&
+				drawn.Graph.IsTarget(k) && !known(i, k)
 			scores[0][k], scores[1][k] = float64(z[k]), float64(seen[k])
 			if !candidate {
 				scores[0][k], scores[1][k] = math.Inf(-1), math.Inf(-1)

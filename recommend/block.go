@@ -17,6 +17,7 @@ type Block struct {
 	Vectors    *graph.Vectors
 	Fields     []uint16
 	FieldCount int           // of the whole graph
+	Targets    []int32       // places in the block that may be recommended, ascending; nil means all
 	Engine     engine.Engine // that searches; nil means engine.CPU
 }
 
@@ -37,7 +38,8 @@ func (b Block) Top(ctx context.Context, link model.InnerProduct, params []float3
 	}
 	search := engine.TargetSearch{Targets: b.Vectors, Fields: b.Fields, K: k}
 	for _, s := range sources {
-		q := engine.SearchQuery{Vector: make([]float32, b.Vectors.Dim()), Offsets: make([]float32, b.FieldCount)}
+		q := engine.SearchQuery{Vector: make([]float32, b.Vectors.Dim()), Offsets: make([]float32, b.FieldCount),
+			Among: b.Targets}
 		link.Query(q.Vector, q.Offsets, params, s.Node)
 		from, _ := slices.BinarySearch(s.Skip, b.First)
 		to, _ := slices.BinarySearch(s.Skip, b.First+int32(b.Vectors.Len()))

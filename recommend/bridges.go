@@ -168,7 +168,8 @@ func (b *bridgeSums) add(ctx context.Context, sources []int32) error {
 	for k, i := range sources {
 		for g := range fields {
 			cell := [2]uint16{r.g.Field(i), uint16(g)}
-			if uint16(g) == graph.UnknownField || cell[0] == cell[1] && !b.s.Within || b.reached != nil && !b.reached[g] {
+			if uint16(g) == graph.UnknownField || cell[0] == cell[1] && !b.s.Within || b.reached != nil &&
+				!b.reached[g] {
 				continue
 			}
 			b.values[cell] = append(b.values[cell], [2]float64{expected[0][k*fields+g], expected[1][k*fields+g]})

@@ -264,7 +264,8 @@ func (x *Index) explain() string {
 		offsets += "\nTargets add slope * values: search for some hundred, add it, and sort again."
 	}
 	if x.Targets > 0 {
-		offsets += fmt.Sprintf("\nOnly %d rows may be recommended: index those that query.npz lists as targets.", x.Targets)
+		offsets += fmt.Sprintf("\nOnly %d rows may be recommended: index those that query.npz lists as targets.",
+			x.Targets)
 	}
 	return strings.NewReplacer("{{link}}", x.Link, "{{query}}", x.Query, "{{score}}", x.Score, "{{offsets}}", offsets,
 		"{{nodes}}", fmt.Sprint(x.Nodes), "{{dim}}", fmt.Sprint(x.Dim), "{{vectors}}", x.Vectors).Replace(indexReadMe)

@@ -48,7 +48,8 @@ func TestOnlyTargetsAreRecommended(t *testing.T) {
 				list := must(r.Top(t.Context(), q))(t)
 				want := everyCandidate(g, m, naive, q)
 				if list.Candidates != len(want) || len(list.Items) != min(q.K, len(want)) {
-					t.Fatalf("%s: %d items of %d candidates, want %d", kind, len(list.Items), list.Candidates, len(want))
+					t.Fatalf("%s: %d items of %d candidates, want %d", kind, len(list.Items), list.Candidates,
+						len(want))
 				}
 				checkItems(t, g, q, list.Items, want)
 			}
@@ -56,7 +57,8 @@ func TestOnlyTargetsAreRecommended(t *testing.T) {
 			quick := must(fast.Top(t.Context(), Query{Source: fast.Node(source), K: 7}))(t)
 			for p, item := range list.Items {
 				if rows[k].Targets[p] != item.Node || quick.Items[p].Node != item.Node {
-					t.Fatalf("%s: place %d is %s alone, %s in a batch, %s fast", kind, p+1, item.ID, g.ID(rows[k].Targets[p]),
+					t.Fatalf("%s: place %d is %s alone, %s in a batch, %s fast", kind, p+1, item.ID,
+						g.ID(rows[k].Targets[p]),
 						quick.Items[p].ID)
 				}
 			}

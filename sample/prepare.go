@@ -134,7 +134,8 @@ func (p *Prepared) Universe(subset graph.Subset) (u graph.Universe) {
 	return u
 }
 
-// LinkGraph returns a graph of the same nodes in which the linked pairs of Universe(subset) are the links of the subset.
+// LinkGraph returns a graph of the same nodes in which the linked pairs of Universe(subset) are the
+// links of the subset.
 func (p *Prepared) LinkGraph(subset graph.Subset) *graph.Graph {
 	if p.Split == nil {
 		return p.Graph

@@ -115,8 +115,9 @@ func TestRectangleKeepsApart(t *testing.T) {
 	out := must(prepare(t, g, Plan{Split: LastLinks, Log: Complete, PerLink: 100}, log))(t)
 	trained := out.Split.Graph(graph.Train)
 	for _, j := range g.Targets() {
-		if want := math.Log1p(float64(len(trained.In(j)))); math.Abs(float64(out.Problem.Nodes.Popularity[j])-want) > 1e-5 {
-			t.Errorf("item %d has popularity %v, not %v", j, out.Problem.Nodes.Popularity[j], want)
+		got, want := float64(out.Problem.Nodes.Popularity[j]), math.Log1p(float64(len(trained.In(j))))
+		if math.Abs(got-want) > 1e-5 {
+			t.Errorf("item %d has popularity %v, not %v", j, got, want)
 		}
 	}
 	exposed := [3]int{}

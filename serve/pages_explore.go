@@ -177,7 +177,8 @@ func (p *site) list(w http.ResponseWriter, r *http.Request, request RecommendReq
 	}
 	if g.TwoSided() { // a field of people has nothing to recommend
 		targets := fieldsOf(g, g.Targets())
-		out.Fields = slices.DeleteFunc(out.Fields, func(f fieldChoice) bool { return !slices.Contains(targets, f.Name) })
+		out.Fields = slices.DeleteFunc(out.Fields,
+			func(f fieldChoice) bool { return !slices.Contains(targets, f.Name) })
 	}
 	if about != nil && about.Role == graph.TargetOnly.String() {
 		out.Error = "It is recommended to others, and nothing is recommended to it."

@@ -62,7 +62,8 @@ func TestShop(t *testing.T) {
 	s, g := shop(t)
 	c := client{t: t, h: s.Handler()}
 	person, item := g.ID(g.Sources()[3]), g.ID(g.Targets()[0])
-	list := want[RecommendResponse](c, 200, "GET", "/api/v1/recommendations?node="+url.QueryEscape(person)+"&k=200", nil)
+	list := want[RecommendResponse](c, 200, "GET", "/api/v1/recommendations?node="+url.QueryEscape(person)+"&k=200",
+		nil)
 	if list.Candidates > len(g.Targets()) || len(list.Items) == 0 {
 		t.Errorf("%d of %d candidates", len(list.Items), list.Candidates)
 	}
@@ -81,7 +82,8 @@ func TestShop(t *testing.T) {
 	}
 	m := want[ModelDetail](c, 200, "GET", "/api/v1/model", nil)
 	if len(m.SourceFields) != 1 || len(m.TargetFields) != 2 || len(m.Propensities) != 3 {
-		t.Errorf("fields %v of sources, %v of targets, %d rows of π̂", m.SourceFields, m.TargetFields, len(m.Propensities))
+		t.Errorf("fields %v of sources, %v of targets, %d rows of π̂", m.SourceFields, m.TargetFields,
+			len(m.Propensities))
 	}
 	for path, has := range map[string]string{"/node/" + url.PathEscape(item): "Who links to it",
 		"/exposure": fmt.Sprintf(`"rows":[%q],"columns":[%q,%q]`, m.SourceFields[0], m.TargetFields[0],

@@ -228,6 +228,8 @@ func (l *lab) networkSetting() []string {
 		case plan.Split == sample.ByDate:
 			how = fmt.Sprintf("at %s and %s, targets older than their source", plan.Dates[0].Format(time.DateOnly),
 				plan.Dates[1].Format(time.DateOnly))
+		case plan.Split == sample.LastLinks || plan.Split == sample.RandomLinks || plan.Split == sample.LinksByDate:
+			how = plan.Describe(n.Graph)
 		case plan.Split == sample.AtRandom:
 			how = cmp.Or(why, "at random") + " (70, 10 and 20% of the nodes)"
 		case plan.Later:

@@ -23,7 +23,7 @@ func init() {
 func (e *Cluster) AllPairs(ctx context.Context, _ *graph.Graph, by engine.Predictor, u graph.Universe,
 	floor float64) (engine.Means, error) {
 	m := e.Manifest
-	if u.Sources != nil || u.Targets != nil || u.Before != nil {
+	if u.Sources != nil || u.Targets != nil || u.Before != nil || u.Except != nil {
 		return engine.Means{}, fmt.Errorf("%w on a cluster: sums over a part of all pairs; sum over all, or open the "+
 			"dataset and use engine.CPU", engine.ErrUnsupported)
 	}
@@ -39,7 +39,7 @@ func (e *Cluster) AllPairs(ctx context.Context, _ *graph.Graph, by engine.Predic
 	if err != nil {
 		return engine.Means{}, err
 	}
-	if want := int64(m.Nodes) * int64(m.Nodes-1); sum.Pairs != want || len(sum.Values) != 6 {
+	if want := m.PairCount(); sum.Pairs != want || len(sum.Values) != 6 {
 		return engine.Means{}, fmt.Errorf("%w: sums over %d pairs came back, where %d were asked for", ErrJob,
 			sum.Pairs,
 			want)
@@ -106,7 +106,8 @@ func (p *plan) allPairs(ctx context.Context, t *task) (numbered, error) {
 		return numbered{}, err
 	}
 	total, err := engine.CPU{Threads: p.Threads}.SumRectangle(ctx, nodes, predictor,
-		engine.Rectangle{Sources: sources, Targets: targets, Floor: p.Floor})
+		engine.Rectangle{Sources: p.only(sources, numbers, graph.TargetOnly),
+			Targets: p.only(targets, numbers, graph.SourceOnly), Floor: p.Floor})
 	if err != nil {
 		return numbered{}, err
 	}
@@ -129,6 +130,19 @@ func (p *plan) allPairs(ctx context.Context, t *task) (numbered, error) {
 		total.Add(linked)
 	}
 	return numbered{t.Number, total.Pairs, valuesOf(total)}, nil
+}
+
+// only returns the places of nodes that are not of a role.
+func (p *plan) only(places, numbers []int32, not graph.Role) (kept []int32) {
+	if p.Layout.Roles == nil {
+		return places
+	}
+	for _, k := range places {
+		if p.Layout.Role(numbers[k]) != not {
+			kept = append(kept, k)
+		}
+	}
+	return kept
 }
 
 // HeldMeans is what held-out pairs say of a model: means over the pairs, each counted for as many as it stands for.

@@ -17,6 +17,7 @@ import (
 
 	"unseen/beam/shards"
 	"unseen/engine"
+	"unseen/graph"
 	"unseen/model"
 	"unseen/recommend"
 )
@@ -39,7 +40,7 @@ type ListFolder struct {
 	Model  string   `json:"model"`
 	K      int      `json:"k"`
 	Linked bool     `json:"linked,omitempty"`
-	Nodes  int      `json:"nodes"`
+	Nodes  int      `json:"nodes"` // with a list
 	Parts  []string `json:"parts"`
 }
 
@@ -71,7 +72,13 @@ func (e *Cluster) Recommend(ctx context.Context, m model.Model, to shards.Locati
 		}
 	}()
 	lists = &ListFolder{Kind: "unseen-recommendations", Data: e.Manifest.Checksum(), Model: m.DataChecksum, K: s.K,
-		Linked: s.Linked, Nodes: e.Manifest.Nodes}
+		Linked: s.Linked}
+	layout := e.Manifest.Layout()
+	for i := range int32(e.Manifest.Nodes) {
+		if layout.Role(i) != graph.TargetOnly {
+			lists.Nodes++
+		}
+	}
 	var tasks []task
 	for b, block := range e.Manifest.Blocks {
 		var links []shards.Shard
@@ -135,10 +142,13 @@ func (*listsFn) ProcessElement(ctx context.Context, element, shared []byte) erro
 
 func (p *plan) lists(ctx context.Context, t *task) error {
 	location := p.shards()
-	numbers, sources := make([]int32, t.Nodes), make([]recommend.BlockSource, t.Nodes)
-	for k := range numbers {
-		numbers[k] = int32(t.First + k)
-		sources[k] = recommend.BlockSource{Node: int32(k), Skip: []int32{numbers[k]}}
+	var numbers []int32
+	var sources []recommend.BlockSource
+	for k := range t.Nodes {
+		if i := int32(t.First + k); p.Layout.Role(i) != graph.TargetOnly {
+			sources = append(sources, recommend.BlockSource{Node: int32(len(numbers)), Skip: []int32{i}})
+			numbers = append(numbers, i)
+		}
 	}
 	for _, shard := range t.Links {
 		links, _, err := location.Pairs(ctx, shard)
@@ -146,7 +156,7 @@ func (p *plan) lists(ctx context.Context, t *task) error {
 			return err
 		}
 		for k, i := range links.Source {
-			if at := int(i) - t.First; at >= 0 && at < t.Nodes {
+			if at, is := slices.BinarySearch(numbers, i); is {
 				sources[at].Skip = append(sources[at].Skip, links.Target[k])
 			}
 		}
@@ -168,7 +178,7 @@ func (p *plan) lists(ctx context.Context, t *task) error {
 	if !ok {
 		return errors.New("the link model is no inner product")
 	}
-	best := make([][]engine.Hit, t.Nodes)
+	best := make([][]engine.Hit, len(numbers))
 	for _, block := range p.Layout.Blocks {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -178,7 +188,7 @@ func (p *plan) lists(ctx context.Context, t *task) error {
 			return err
 		}
 		found, err := recommend.Block{First: int32(block.First), Vectors: vectors, Fields: fields,
-			FieldCount: len(p.Layout.Fields), Engine: engine.CPU{Threads: p.Threads},
+			FieldCount: len(p.Layout.Fields), Engine: engine.CPU{Threads: p.Threads}, Targets: p.targets(block),
 		}.Top(ctx, link, predictor.LinkParams, sources, p.K)
 		vectors.Close()
 		if err != nil {
@@ -188,18 +198,32 @@ func (p *plan) lists(ctx context.Context, t *task) error {
 			best[k] = recommend.MergeHits(best[k], found[k], p.K)
 		}
 	}
-	names, err := p.names(ctx, best, t)
+	names, err := p.names(ctx, best, numbers)
 	if err != nil {
 		return err
 	}
 	_, err = shards.Location{Root: p.Result}.Write(ctx, listName(t.Number), func(w io.Writer) error {
-		return writeLists(w, names, int32(t.First), best)
+		return writeLists(w, names, numbers, best)
 	})
 	return err
 }
 
+// targets returns the places in a block that may be recommended; nil means all.
+func (p *plan) targets(b shards.NodeBlock) []int32 {
+	if p.Layout.Roles == nil {
+		return nil
+	}
+	places := []int32{}
+	for k := range int32(b.Nodes) {
+		if p.Layout.Role(int32(b.First)+k) != graph.SourceOnly {
+			places = append(places, k)
+		}
+	}
+	return places
+}
+
 // names reads the ids of the sources and of all targets that were found.
-func (p *plan) names(ctx context.Context, best [][]engine.Hit, t *task) (map[int32]string, error) {
+func (p *plan) names(ctx context.Context, best [][]engine.Hit, sources []int32) (map[int32]string, error) {
 	wanted := make([]map[int32]bool, len(p.Layout.Blocks))
 	want := func(i int32) {
 		b := p.Layout.Block(i)
@@ -209,7 +233,7 @@ func (p *plan) names(ctx context.Context, best [][]engine.Hit, t *task) (map[int
 		wanted[b][i] = true
 	}
 	for k, list := range best {
-		want(int32(t.First + k))
+		want(sources[k])
 		for _, h := range list {
 			want(h.Target)
 		}
@@ -231,7 +255,7 @@ func (p *plan) names(ctx context.Context, best [][]engine.Hit, t *task) (map[int
 }
 
 // writeLists writes a line per source.
-func writeLists(w io.Writer, names map[int32]string, first int32, best [][]engine.Hit) error {
+func writeLists(w io.Writer, names map[int32]string, sources []int32, best [][]engine.Hit) error {
 	type line struct {
 		Source  string    `json:"source"`
 		Targets []string  `json:"targets"`
@@ -240,7 +264,7 @@ func writeLists(w io.Writer, names map[int32]string, first int32, best [][]engin
 	buffered := bufio.NewWriter(w)
 	lines := json.NewEncoder(buffered)
 	for k, list := range best {
-		l := line{Source: names[first+int32(k)], Targets: []string{}, Links: []float64{}}
+		l := line{Source: names[sources[k]], Targets: []string{}, Links: []float64{}}
 		for _, h := range list {
 			l.Targets = append(l.Targets, names[h.Target])
 			y, _ := strconv.ParseFloat(strconv.FormatFloat(1/(1+math.Exp(-float64(h.Score))), 'g', 6, 64), 64)

@@ -89,6 +89,7 @@ func describe(prepared *sample.Prepared) (*Manifest, error) {
 	}
 	m := &Manifest{
 		Format: Format, Version: Version, Nodes: g.Len(), Links: int64(g.LinkCount()), Dim: g.Vectors().Dim(),
+		Roles:  rolesOf(g),
 		Extent: fit.Extent{Pairs: int64(p.Train.Len()), MeanSquare: fit.MeanSquare(link, p.Train)},
 	}
 	if p.Origin != nil {

@@ -66,8 +66,50 @@ type Manifest struct {
 	LinkShards []Shard       `json:"linkShards"`
 	Train      []Shard       `json:"train"`
 	Test       []Shard       `json:"test"`
-	Extent     fit.Extent    `json:"extent"` // of the training pairs
-	Data       sample.Origin `json:"data"`   // which data they are and how they were drawn
+	Extent     fit.Extent    `json:"extent"`          // of the training pairs
+	Data       sample.Origin `json:"data"`            // which data they are and how they were drawn
+	Roles      []RoleRun     `json:"roles,omitempty"` // nil: every node is source and target
+}
+
+// RoleRun is nodes in a row that have one role, up to the next run.
+type RoleRun struct {
+	First int    `json:"first"`
+	Role  string `json:"role"` // as graph.ParseRole reads it
+}
+
+// rolesOf returns the runs of a graph.
+func rolesOf(g *graph.Graph) (runs []RoleRun) {
+	if !g.TwoSided() {
+		return nil
+	}
+	for i := range int32(g.Len()) {
+		if r := g.Role(i).String(); len(runs) == 0 || runs[len(runs)-1].Role != r {
+			runs = append(runs, RoleRun{int(i), r})
+		}
+	}
+	return runs
+}
+
+// PairCount returns the number of ordered pairs of a source and another node that is a target.
+func (m *Manifest) PairCount() int64 {
+	n, l := int64(m.Nodes), m.Layout()
+	if l.Roles == nil {
+		return n * (n - 1)
+	}
+	var sources, targets, both int64
+	for i := range int32(m.Nodes) {
+		r := l.Role(i)
+		sources, targets = sources+count(r != graph.TargetOnly), targets+count(r != graph.SourceOnly)
+		both += count(r == graph.SourceAndTarget)
+	}
+	return sources*targets - both
+}
+
+func count(is bool) int64 {
+	if is {
+		return 1
+	}
+	return 0
 }
 
 // Checksum names the data: it covers every file.

@@ -307,10 +307,26 @@ type NodeLayout struct {
 	Dim    int         `json:"dim"`
 	Fields []string    `json:"fields"`
 	Blocks []NodeBlock `json:"blocks"`
+	Roles  []RoleRun   `json:"roles,omitempty"`
 }
 
 // Layout returns what workers need to know of the shards.
-func (m *Manifest) Layout() *NodeLayout { return &NodeLayout{m.Nodes, m.Dim, m.Fields, m.Blocks} }
+func (m *Manifest) Layout() *NodeLayout {
+	return &NodeLayout{m.Nodes, m.Dim, m.Fields, m.Blocks, m.Roles}
+}
+
+// Role returns which end of a link a node can be.
+func (l *NodeLayout) Role(node int32) graph.Role {
+	at := sort.Search(len(l.Roles), func(k int) bool { return l.Roles[k].First > int(node) })
+	if at == 0 {
+		return graph.SourceAndTarget
+	}
+	role, err := graph.ParseRole(l.Roles[at-1].Role)
+	if err != nil {
+		return graph.SourceAndTarget
+	}
+	return role
+}
 
 // Block returns the block of a node.
 func (l *NodeLayout) Block(node int32) int {

@@ -83,11 +83,11 @@ type drawingFlags struct {
 
 func (f *drawingFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.split, "split", "", "order, date, random or whole (default: automatic)")
+	flags.StringVar(&f.split, "split", "", "how to hold out, such as random or last-links")
 	flags.Float64SliceVar(&f.shares, "shares", nil, "train, validation, test `shares` (default .7,.1,.2)")
 	flags.Lookup("shares").DefValue = ""
-	flags.StringVar(&f.validationFrom, "validation-from", "", "`date` from which nodes are for validation")
-	flags.StringVar(&f.testFrom, "test-from", "", "`date` from which nodes are for testing")
+	flags.StringVar(&f.validationFrom, "validation-from", "", "`date` from which validation begins")
+	flags.StringVar(&f.testFrom, "test-from", "", "`date` from which testing begins")
 	flags.BoolVar(&f.later, "later-targets", false, "targets may be newer than their source")
 	flags.IntVar(&f.negatives, "negatives", graph.DefaultPerLink, "unlinked pairs per link")
 	flags.StringVar(&f.scheme, "negative-scheme", "", "`rule`: uniform (default), field or popularity")
@@ -95,10 +95,13 @@ func (f *drawingFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.fieldsBy, "fields-by", "", "find `fields` by clustering: vectors:20, links:50")
 	flags.StringVar(&f.log, "log", "", "sample (default), complete, offered or ignored")
 	completeFlags(cmd, map[string][]string{
-		"log": {"sample", "complete", "offered", "ignored"}, "split": {"order", "date", "random", "whole"},
+		"log": {"sample", "complete", "offered", "ignored"}, "split": splits,
 		"negative-scheme": {"uniform", "field", "popularity"}, "fields-by": {"vectors:20", "links:50"},
 	}, "shares", "validation-from", "test-from", "negatives")
 }
+
+// splits are the kinds of splits; without one, the data say which.
+var splits = []string{"order", "date", "random", "last-links", "link-date", "random-links", "whole"}
 
 // names lists the flags, none of which a generated world takes.
 func (f *drawingFlags) names() []string {
@@ -121,12 +124,16 @@ func (f *drawingFlags) data(n *network.Network, dir string, seed uint64) (sample
 		why += ", as asked"
 	}
 	if f.validationFrom != "" || f.testFrom != "" {
-		if f.split != "" && f.split != string(sample.ByDate) {
+		switch {
+		case f.split != "" && plan.Split != sample.ByDate && plan.Split != sample.LinksByDate:
 			return fail("--split %s and dates; give one of them", f.split)
+		case f.split == "" && g.TwoSided():
+			plan.Split = sample.LinksByDate
+		case f.split == "":
+			plan.Split = sample.ByDate
 		}
-		plan.Split = sample.ByDate
 	}
-	if plan.Split == sample.ByDate {
+	if plan.Split == sample.ByDate || plan.Split == sample.LinksByDate {
 		days := [2]sample.Day{}
 		for k, text := range []string{f.validationFrom, f.testFrom} {
 			day, err := time.Parse(time.DateOnly, text)

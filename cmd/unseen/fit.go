@@ -173,8 +173,13 @@ Nodes of a dataset are held out by age: the newest fifth for testing, the tenth
 before it for choosing settings; only older nodes are candidates. Without times
 the direction of the links orders the nodes. Nodes are held out at random where
 more than a fifth of the links run against time, or more than a quarter lie on
-cycles, as in a network of friends. --split whole trains on everything. The
-model records the plan, so that unseen evaluate finds the same held-out pairs.
+cycles, as in a network of friends. The model records the plan, so that unseen
+evaluate finds the same held-out pairs. Of people and items, links are held out:
+the last of every person where links have times. --split says it otherwise:
+  order, random, date        nodes (of people and items: people)
+  last-links, random-links   some links of every source, by share
+  link-date                  links from --validation-from and --test-from on
+  whole                      nothing
 
 --negative-scheme says how unlinked pairs are sampled: uniformly (the default),
 half of them from pairs of fields in proportion to their links (field), or

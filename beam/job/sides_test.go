@@ -1,0 +1,68 @@
+package job
+
+import (
+	"context"
+	"math"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"unseen/beam/shards"
+	"unseen/engine"
+	"unseen/fit"
+	"unseen/graph"
+	"unseen/recommend"
+	"unseen/sample"
+)
+
+// People and items on shards: sums are over their pairs, and people are given items, as on one machine.
+func TestTwoSidesAreThoseOfOneMachine(t *testing.T) {
+	ctx := context.Background()
+	plain := newSetup(t, 300, 8).Graph
+	var b graph.Builder
+	for i := range int32(plain.Len()) {
+		role := graph.SourceAndTarget
+		if i < 180 {
+			role = []graph.Role{graph.SourceOnly, graph.TargetOnly}[i%2]
+		}
+		must(b.AddNode(graph.Node{ID: plain.ID(i), Field: plain.FieldName(plain.Field(i)), Role: role}))(t)
+	}
+	for i, j := range plain.Links() {
+		_ = b.AddLinkIndex(i, j) // an error where the roles do not allow it
+	}
+	g, _, err := b.Build()
+	g = must(must(g, err)(t).WithVectors(plain.Vectors()))(t)
+	s := setup{must(sample.Prepare(ctx, g, sample.Options{Origin: sample.Origin{Plan: sample.Plan{
+		Split: sample.RandomLinks, PerLink: 2}}}))(t)}
+	r := must(fit.Fit(ctx, s.Problem, settingsFor("mle")))(t)
+	m, judge := must(r.Model())(t), r.Judge()
+	want := must(engine.CPU{}.AllPairs(ctx, g, judge.Predictor, graph.Universe{}, .05))(t)
+	rows := must(must(recommend.New(g, m, recommend.Options{}))(t).Batch(ctx, g.Sources(), recommend.Query{K: 7}))(t)
+	for _, cut := range []shards.CutSettings{{}, {Nodes: 77}} {
+		cluster, manifest := s.cut(t, cut)
+		if manifest.PairCount() != g.PairCount() {
+			t.Errorf("%d pairs of %d", manifest.PairCount(), g.PairCount())
+		}
+		cluster.Runner = runners()["prism"]
+		got := must(cluster.AllPairs(ctx, nil, judge.Predictor, graph.Universe{}, .05))(t)
+		if got.Pairs != want.Pairs || math.Abs(got.AP-want.AP) > 1e-6*want.AP ||
+			math.Abs(got.MeanLink-want.MeanLink) > 1e-6*want.MeanLink {
+			t.Errorf("blocks of %d: %+v, one machine %+v", cut.Nodes, got, want)
+		}
+		to := shards.Location{Root: filepath.Join(t.TempDir(), "lists")}
+		lists := readLists(t, to, must(cluster.Recommend(ctx, m, to, ListSettings{K: 7, Part: 50}))(t))
+		if len(lists) != len(g.Sources()) {
+			t.Errorf("%d lists for %d sources", len(lists), len(g.Sources()))
+		}
+		for _, row := range rows {
+			var names []string
+			for _, j := range row.Targets {
+				names = append(names, g.ID(j))
+			}
+			if !slices.Equal(lists[g.ID(row.Source)], names) {
+				t.Fatalf("blocks of %d: %s is given %v, by one machine %v", cut.Nodes, g.ID(row.Source),
+					lists[g.ID(row.Source)], names)
+			}
+		}
+	}
+}
