@@ -149,8 +149,7 @@ func comparePart(ctx context.Context, t *testing.T, drawn *sample.Prepared, j *f
 	for k := range all {
 		all[k] = int32(k)
 	}
-	z, s, sources := make([]float32, n), make([]float32, n), make([]int32, n)
-	links := 0
+	z, s, sources, links := make([]float32, n), make([]float32, n), make([]int32, n), 0
 	for place, i := range c.Sources() {
 		// a stretch at a time, as the models are asked, since the last bits of a cosine may depend on its neighbours
 		for k := range sources {

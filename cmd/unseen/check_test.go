@@ -148,7 +148,8 @@ func TestNearlyRightNames(t *testing.T) {
 	}
 	dir := papers(t, 4)
 	code, _, stderr := invoke("fit", dir, "--split", "chance", "--quiet")
-	if code != exitUsage || !strings.Contains(stderr, "set --split to order, date, random, last-links, link-date, random-links or whole") {
+	if code != exitUsage || !strings.Contains(stderr, "set --split to order, date, random, last-links, link-date, "+
+		"random-links or whole") {
 		t.Errorf("exit code %d, stderr %q", code, stderr)
 	}
 }
