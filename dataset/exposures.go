@@ -63,6 +63,43 @@ func (e *Exposures) lengths() []int {
 
 func (w *writer) exposures(to io.Writer, progress func(done, of int) error) error {
 	e := w.content.Exposures
+	if err := w.begin(e); err != nil {
+		return err
+	}
+	if e.Count == nil && e.Position == nil && e.Surface == nil && e.Time == nil {
+		return writeRows(newTable[exposureRow](to, linksPerRowGroup), e.Len(), progress, w.exposure)
+	}
+	return writeRows(newShowings(to), e.Len(), progress, w.showing)
+}
+
+// exposureParts writes exposures part by part.
+func (w *writer) exposureParts(to io.Writer, progress func(done, of int) error) error {
+	table := newShowings(to)
+	for e, err := range w.content.ExposureParts {
+		if err == nil {
+			err = w.begin(e)
+		}
+		if err == nil {
+			err = addRows(table, e.Len(), func(done, _ int) error {
+				return progress(w.manifest.Exposures-e.Len()+done, w.manifest.Exposures)
+			}, w.showing)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return table.Close()
+}
+
+func newShowings(to io.Writer) *parquet.GenericWriter[showingRow] {
+	// times hardly get smaller
+	return newTable[showingRow](to, linksPerRowGroup, parquet.Compression(&zstd.Codec{Level: zstd.SpeedFastest}))
+}
+
+// begin makes exposures those that are written, and counts them.
+func (w *writer) begin(e *Exposures) error {
+	w.log = e
+	w.manifest.Exposures += e.Len()
 	optional := []bool{false, false, e.Shown == nil, false, false, e.Count == nil, e.Position == nil, e.Surface == nil,
 		e.Time == nil}
 	for k, n := range e.lengths() {
@@ -70,16 +107,12 @@ func (w *writer) exposures(to io.Writer, progress func(done, of int) error) erro
 			return w.refuse("exposures with columns of %v rows", "give every column one element per pair", e.lengths())
 		}
 	}
-	if e.Count == nil && e.Position == nil && e.Surface == nil && e.Time == nil {
-		return writeRows(newTable[exposureRow](to, linksPerRowGroup), e.Len(), progress, w.exposure)
-	}
-	fast := parquet.Compression(&zstd.Codec{Level: zstd.SpeedFastest}) // times hardly get smaller
-	return writeRows(newTable[showingRow](to, linksPerRowGroup, fast), e.Len(), progress, w.showing)
+	return nil
 }
 
 // exposure sets the row of a pair.
 func (w *writer) exposure(_, at int, row *exposureRow) error {
-	e, nodes := w.content.Exposures, w.content.Graph.Len()
+	e, nodes := w.log, w.content.Graph.Len()
 	*row = exposureRow{Source: int64(e.Source[at]), Target: int64(e.Target[at]), Exposed: e.Exposed[at],
 		Linked: e.Linked[at]}
 	if uint64(row.Source) >= uint64(nodes) || uint64(row.Target) >= uint64(nodes) {
@@ -97,7 +130,7 @@ func (w *writer) exposure(_, at int, row *exposureRow) error {
 
 // showing sets the row of a pair of which more is known.
 func (w *writer) showing(k, at int, row *showingRow) (err error) {
-	e := w.content.Exposures
+	e := w.log
 	var plain exposureRow
 	if err := w.exposure(k, at, &plain); err != nil {
 		return err

@@ -12,6 +12,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"unseen/graph"
 )
 
 // The files of a dataset.
@@ -104,6 +106,14 @@ func (m *Manifest) Checksums() map[string]string {
 		sums[name] = file.SHA256
 	}
 	return sums
+}
+
+// describeSides says who can link and be linked to, where that is not everybody, and whether links have times.
+func (m *Manifest) describeSides(g *graph.Graph) {
+	if m.Sources, m.Targets = 0, 0; g.TwoSided() {
+		m.Sources, m.Targets = len(g.Sources()), len(g.Targets())
+	}
+	m.LinkTimes = g.HasLinkTimes()
 }
 
 // bytes is the file's content, always the same for the same manifest.

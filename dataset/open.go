@@ -446,10 +446,7 @@ func (d *Dataset) describe() {
 	for f := 1; f < d.graph.FieldCount(); f++ {
 		d.manifest.Fields = append(d.manifest.Fields, d.graph.FieldName(uint16(f)))
 	}
-	if d.graph.TwoSided() {
-		d.manifest.Sources, d.manifest.Targets = len(d.graph.Sources()), len(d.graph.Targets())
-	}
-	d.manifest.LinkTimes = d.graph.HasLinkTimes()
+	d.manifest.describeSides(d.graph)
 }
 
 // readRoles returns the role of every node, or nil where none is stored. Without a manifest a column of this name may

@@ -86,6 +86,71 @@ func TestShopRoundTrip(t *testing.T) {
 	}
 }
 
+// Roles and times stay when a dataset gets vectors, and when a folder of another program is sealed.
+func TestShopGetsVectors(t *testing.T) {
+	t.Parallel()
+	c := shop(t, 20, 20, 100)
+	dir := filepath.Join(t.TempDir(), "shop")
+	_, err := Write(background, dir, c, WriteOptions{})
+	must(t, err)
+	for _, sealed := range []bool{false, true} {
+		if sealed {
+			must(t, os.Remove(filepath.Join(dir, ManifestFile)))
+		}
+		d, err := Open(background, dir, OpenOptions{})
+		must(t, err)
+		if sealed {
+			_, err = d.Seal(background, Provenance{})
+		} else {
+			v := randomVectors(t, rand.New(rand.NewPCG(1, 1)), d.Graph().Len())
+			_, err = d.WriteVectors(background, v, nil, WriteOptions{})
+		}
+		must(t, err)
+		must(t, d.Close())
+		again, err := Open(background, dir, OpenOptions{Verify: true})
+		must(t, err)
+		m, g := again.Manifest(), again.Graph()
+		if m.Sources != 21 || m.Targets != 20 || !m.LinkTimes || m.Exposures != c.Exposures.Len() || !g.TwoSided() ||
+			!g.HasLinkTimes() {
+			t.Errorf("sealed %t: %+v", sealed, m)
+		}
+		must(t, again.Close())
+	}
+}
+
+// Exposures can be written part by part, and are the same.
+func TestExposureParts(t *testing.T) {
+	t.Parallel()
+	c := shop(t, 40, 40, rowsPerBatch+500)
+	one, many := filepath.Join(t.TempDir(), "one"), filepath.Join(t.TempDir(), "many")
+	o := WriteOptions{Provenance: Provenance{Made: someday}}
+	_, err := Write(background, one, c, o)
+	must(t, err)
+	e := c.Exposures
+	c.Exposures, c.ExposureParts = nil, func(yield func(*Exposures, error) bool) {
+		for from := 0; from < e.Len(); from += 100 {
+			to := min(from+100, e.Len())
+			if !yield(&Exposures{Source: e.Source[from:to], Target: e.Target[from:to], Exposed: e.Exposed[from:to],
+				Linked: e.Linked[from:to], Count: e.Count[from:to], Position: e.Position[from:to],
+				Surface: e.Surface[from:to], Surfaces: e.Surfaces, Time: e.Time[from:to]}, nil) {
+				return
+			}
+		}
+	}
+	m, err := Write(background, many, c, o)
+	must(t, err)
+	if m.Exposures != e.Len() {
+		t.Errorf("%d exposures of %d", m.Exposures, e.Len())
+	}
+	c.Exposures = e
+	d, err := Open(background, many, OpenOptions{Verify: true})
+	must(t, err)
+	defer d.Close()
+	if !sameContent(t, d, c) {
+		t.Error("parts hold something else")
+	}
+}
+
 // surfaces are where pairs were shown, by name.
 func surfaces(e *Exposures) (names []string) {
 	for _, s := range e.Surface {

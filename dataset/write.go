@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"iter"
 	"maps"
 	"math"
 	"os"
@@ -34,6 +35,9 @@ type Content struct {
 	// Nil means that no node has text.
 	Text      func(i int32) (string, error)
 	Exposures *Exposures // nil means that nothing is known of what was shown
+	// ExposureParts are exposures that do not fit into memory at once, in place of Exposures: each part is written
+	// before the next one is asked for. All have the same columns.
+	ExposureParts iter.Seq2[*Exposures, error]
 	// Encoder is what made the graph's vectors; nil means that it is not kept. Remove it when
 	// the graph gets other vectors.
 	Encoder *StoredEncoder
@@ -146,7 +150,7 @@ func (d *Dataset) Seal(ctx context.Context, p Provenance) (*Manifest, error) {
 		return &d.manifest, nil
 	}
 	f := d.faults
-	if f.emptyID.count+f.duplicateID.count+f.dangling.count+f.selfLink.count > 0 {
+	if f.emptyID.count+f.duplicateID.count+f.dangling.count+f.selfLink.count+f.role.count > 0 {
 		return nil, fileError(d.dir, fmt.Errorf("%w: it has faults", ErrContent), "fix them first")
 	}
 	exposures, err := d.Exposures(ctx)
@@ -165,7 +169,7 @@ func (d *Dataset) Seal(ctx context.Context, p Provenance) (*Manifest, error) {
 	w := newWriter(ctx, d.dir, Content{Graph: d.graph}, WriteOptions{Provenance: p})
 	m := w.manifest
 	m.Links, m.Fields, m.Vectors = int(d.linkRows), d.manifest.Fields, d.manifest.Vectors
-	if exposures != nil {
+	if m.describeSides(d.graph); exposures != nil {
 		m.Exposures = exposures.Len()
 	}
 	for _, name := range slices.Sorted(maps.Keys(d.files)) {
@@ -248,6 +252,7 @@ type writer struct {
 	kept     *Dataset // whose tables are copied as they are; nil to write them from content
 	options  WriteOptions
 	manifest *Manifest
+	log      *Exposures          // whose rows are written
 	times    [rowsPerBatch]int64 // of the batch that is written
 }
 
@@ -276,16 +281,22 @@ func (w *writer) writeInto(folder string) error {
 		}
 		w.manifest.Fields = append(w.manifest.Fields, name)
 	}
+	w.manifest.describeSides(g)
 	type part struct {
 		name  string
 		write func(io.Writer, func(done, of int) error) error
 	}
 	parts := []part{{NodesFile, w.nodes}, {LinksFile, w.links}}
-	if w.content.Exposures != nil {
-		w.manifest.Exposures = w.content.Exposures.Len()
+	switch {
+	case w.content.ExposureParts != nil:
+		parts = append(parts, part{ExposuresFile, w.exposureParts})
+	case w.content.Exposures != nil:
 		parts = append(parts, part{ExposuresFile, w.exposures})
 	}
 	if w.kept != nil {
+		if w.content.Exposures != nil {
+			w.manifest.Exposures = w.content.Exposures.Len()
+		}
 		for k := range parts {
 			parts[k].write = w.copyOf(parts[k].name)
 		}
@@ -452,7 +463,6 @@ func (w *writer) nodes(to io.Writer, progress func(done, of int) error) error {
 	// The smallest and largest text of a page do not help to find one.
 	bounds := []parquet.WriterOption{parquet.SkipPageBounds("text"), parquet.SkipPageBounds("title")}
 	if g := w.content.Graph; g.TwoSided() {
-		w.manifest.Sources, w.manifest.Targets = len(g.Sources()), len(g.Targets())
 		return writeRows(newTable[roleRow](to, nodesPerGroup, bounds...), g.Len(), progress,
 			func(k, at int, row *roleRow) error {
 				row.Role = ""
@@ -468,7 +478,16 @@ func (w *writer) nodes(to io.Writer, progress func(done, of int) error) error {
 // writeRows writes n rows, which fill sets: row number at is element k of its batch.
 func writeRows[T any](table *parquet.GenericWriter[T], n int, progress func(done, of int) error,
 	fill func(k, at int, row *T) error) error {
-	rows := make([]T, rowsPerBatch)
+	if err := addRows(table, n, progress, fill); err != nil {
+		return err
+	}
+	return table.Close()
+}
+
+// addRows is writeRows for a table to which more may be added.
+func addRows[T any](table *parquet.GenericWriter[T], n int, progress func(done, of int) error,
+	fill func(k, at int, row *T) error) error {
+	rows := make([]T, min(n, rowsPerBatch))
 	for first := 0; first < n; first += rowsPerBatch {
 		batch := rows[:min(rowsPerBatch, n-first)]
 		for k := range batch {
@@ -483,7 +502,7 @@ func writeRows[T any](table *parquet.GenericWriter[T], n int, progress func(done
 			return err
 		}
 	}
-	return table.Close()
+	return nil
 }
 
 // node sets the row of a node.
@@ -538,7 +557,6 @@ func (w *writer) links(to io.Writer, progress func(done, of int) error) error {
 	if !g.HasLinkTimes() {
 		return writeRows(newTable[linkRow](to, linksPerRowGroup), g.LinkCount(), progress, link)
 	}
-	w.manifest.LinkTimes = true
 	return writeRows(newTable[timedLinkRow](to, linksPerRowGroup), g.LinkCount(), progress,
 		func(k, at int, row *timedLinkRow) (err error) {
 			link(k, at, &row.linkRow)

@@ -42,11 +42,11 @@ type collector struct {
 	waiting  []waiting        // links with at least one wanted end
 	files    []string         // of waiting links
 	shown    []exposure
-	surfaces *interner          // of exposures; nil before the first
-	joined   *dataset.Exposures // pairs that were joined by an importer of interactions
-	repeats  int64              // rows of interactions beyond the first of their pair
-	fields   map[string]bool    // that Field declared
-	missing  int                // nodes whose field says that it is missing
+	surfaces *interner       // of exposures; nil before the first
+	joined   exposureParts   // of an importer of interactions; nil for others
+	repeats  int64           // rows of interactions beyond the first of their pair
+	fields   map[string]bool // that Field declared
+	missing  int             // nodes whose field says that it is missing
 
 	texts    *spool
 	vectors  *os.File
@@ -208,7 +208,9 @@ func (c *collector) link(source, target int32, seconds int64) error {
 	return nil
 }
 
-func (c *collector) showings(e *dataset.Exposures) { c.joined = e }
+func (c *collector) showings(count int, parts exposureParts) {
+	c.report.Exposures, c.joined = count, parts
+}
 
 func (c *collector) repeat(rows int64) { c.repeats += rows }
 
@@ -570,6 +572,9 @@ func (c *collector) finish() (content dataset.Content, err error) {
 		return content, err
 	}
 	content.Graph, err = c.build()
+	if err == nil && c.joined != nil {
+		content.ExposureParts = c.joined(content.Graph.HasLink)
+	}
 	return content, err
 }
 
@@ -594,10 +599,6 @@ func (c *collector) addWaiting(numbers []int32) error {
 
 // exposures returns the exposures, with their ends resolved; nil where there are none.
 func (c *collector) exposures(numbers []int32) (*dataset.Exposures, error) {
-	if c.joined != nil {
-		c.report.Exposures = c.joined.Len()
-		return c.joined, nil
-	}
 	if len(c.shown) == 0 {
 		return nil, nil
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"iter"
 	"math"
 	"os"
 	"path/filepath"
@@ -122,9 +123,12 @@ func flagsOf(file string, roles []role) (flags []Flag) {
 type interactionSink interface {
 	Sink
 	link(source, target int32, seconds int64) error
-	showings(e *dataset.Exposures)
+	showings(count int, parts exposureParts)
 	repeat(rows int64)
 }
+
+// exposureParts makes exposures, part by part, given which pairs are links.
+type exposureParts func(linked func(source, target int32) bool) iter.Seq2[*dataset.Exposures, error]
 
 // importInteractions reads ids first, then what happened between them, and then makes nodes: only then is it known
 // which ids people and items share.
@@ -240,12 +244,14 @@ func (x *interactions) beside() {
 // ends reads the person, the item and the time of a record; false where the record was rejected. Numbers of the person
 // and the item come when the row is stored.
 func (x *interactions) ends(r record) (row pairRow, ok bool, err error) {
-	for role, name := range []string{"user", "item"} {
+	_, raw := r.(*parquetRecord)
+	valid := !raw // readers of text have looked at every byte
+	for role, name := range [2]string{"user", "item"} {
 		switch id := r.text(role); {
 		case id == "":
 			return row, false, x.sink.Reject(r.place(), hint.Wrap(fmt.Errorf("%w: the %s is empty", ErrFormat, name),
 				"give every row a person and an item"), r.raw())
-		case !utf8.ValidString(id):
+		case !valid && !utf8.ValidString(id):
 			return row, false, x.sink.Reject(r.place(), withEncodingHint(fmt.Errorf("%w: the %s", ErrEncoding, name)),
 				r.raw())
 		}

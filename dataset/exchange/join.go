@@ -3,6 +3,7 @@ package exchange
 import (
 	"context"
 	"fmt"
+	"iter"
 	"math"
 
 	"unseen/dataset"
@@ -11,37 +12,114 @@ import (
 	"unseen/internal/kern"
 )
 
-// join makes links and exposures of all rows, pair by pair.
+// join makes links of all rows, pair by pair, and leaves the rows of exposures in order for when they are written.
 func (x *interactions) join(ctx context.Context) error {
-	j := joiner{interactions: x}
-	j.reserve()
+	j := joiner{interactions: x, lastPerson: -1, itemLinked: make([]bool, x.items.len())}
 	threads := kern.Threads(0)
 	clicks, showings := make([][]uint64, threads), make([][]uint64, threads)
-	for first := 0; first < max(len(x.clicked.buckets), len(x.showings.buckets)); first += threads {
+	for first := 0; first < x.buckets(); first += threads {
 		if err := kern.ChunksErr(ctx, threads, 1, threads, func(_, k, _, _ int) error {
 			clicks[k], showings[k] = x.clicked.sorted(first+k), x.showings.sorted(first+k)
+			x.clicked.reorder(first+k, clicks[k])
+			x.showings.reorder(first+k, showings[k])
+			clicks[k], showings[k] = x.clicked.inOrder(first+k), x.showings.inOrder(first+k)
 			return nil
 		}); err != nil {
 			return err
 		}
 		for k := range threads {
-			if err := j.bucket(first+k, clicks[k], showings[k]); err != nil {
+			if err := x.bucket(first+k, clicks[k], showings[k], j.pair); err != nil {
 				return err
 			}
-			x.clicked.free(first + k)
-			x.showings.free(first + k)
+			if !x.rated {
+				x.clicked.free(first + k)
+			}
 		}
 	}
 	j.finish()
 	return nil
 }
 
-// joiner counts what it makes.
+// buckets is how many buckets of people there are.
+func (x *interactions) buckets() int { return max(len(x.clicked.buckets), len(x.showings.buckets)) }
+
+// exposureParts yields the exposures, some people at a time, and lets go of their rows.
+func (x *interactions) exposureParts(linked func(source, target int32) bool) iter.Seq2[*dataset.Exposures, error] {
+	return func(yield func(*dataset.Exposures, error) bool) {
+		p := exposurePart{interactions: x, linked: linked, surfaces: x.surfaces.all()}
+		for number := range x.buckets() {
+			p.begin()
+			err := x.bucket(number, x.clicked.inOrder(number), x.showings.inOrder(number), p.pair)
+			x.clicked.free(number)
+			x.showings.free(number)
+			if !yield(p.e, err) {
+				return
+			}
+		}
+	}
+}
+
+// exposurePart makes exposures of pairs.
+type exposurePart struct {
+	*interactions
+	linked   func(source, target int32) bool
+	surfaces []string
+	e        *dataset.Exposures
+}
+
+// begin empties the columns, of which those are there that something is known of.
+func (p *exposurePart) begin() {
+	if p.e == nil {
+		p.e = &dataset.Exposures{Count: []int32{}}
+		if p.showings.timed || p.rated && p.clicked.timed {
+			p.e.Time = []int64{}
+		}
+		if p.showings.placed {
+			p.e.Position = []int32{}
+		}
+		if p.showings.surfaced {
+			p.e.Surface, p.e.Surfaces = []uint16{}, p.surfaces
+		}
+		if p.showings.valued {
+			p.e.Shown = []float64{}
+		}
+	}
+	e := p.e
+	e.Source, e.Target, e.Exposed, e.Linked = e.Source[:0], e.Target[:0], e.Exposed[:0], e.Linked[:0]
+	e.Count, e.Time, e.Position, e.Surface, e.Shown = e.Count[:0], e.Time[:0], e.Position[:0], e.Surface[:0],
+		e.Shown[:0]
+}
+
+// pair adds the exposure of a pair, if there is one.
+func (p *exposurePart) pair(number int, clicks, showings []uint64) error {
+	at, shown, is := p.shownPair(number, clicks, showings)
+	if !is {
+		return nil
+	}
+	e, i, j := p.e, p.personNode[at.person], p.itemNode[at.item]
+	e.Source, e.Target = append(e.Source, i), append(e.Target, j)
+	e.Exposed, e.Linked = append(e.Exposed, shown.flag), append(e.Linked, p.linked(i, j))
+	e.Count = append(e.Count, shown.count)
+	if e.Time != nil {
+		e.Time = append(e.Time, shown.first)
+	}
+	if e.Position != nil {
+		e.Position = append(e.Position, shown.position)
+	}
+	if e.Surface != nil {
+		e.Surface = append(e.Surface, shown.surface)
+	}
+	if e.Shown != nil {
+		e.Shown = append(e.Shown, shown.probability)
+	}
+	return nil
+}
+
+// joiner makes links, and counts.
 type joiner struct {
 	*interactions
-	e *dataset.Exposures // nil without impressions and ratings
-
 	clickedPairs, links, below int // pairs that were clicked, that became links, and that were below the threshold
+	exposures                  int // pairs of which something is known
 	shownPairs, shownLinks     int // pairs that were shown, and that are links too
 	neverShown, late           int // links that were never shown, and that were first shown after the click
 	peopleLinked               int
@@ -49,37 +127,9 @@ type joiner struct {
 	lastPerson                 int32
 }
 
-func (j *joiner) reserve() {
-	j.lastPerson, j.itemLinked = -1, make([]bool, j.items.len())
-	if !j.withShown && !j.rated {
-		return
-	}
-	rows := j.showings.rows
-	if j.rated {
-		rows += j.clicked.rows
-	}
-	j.e = &dataset.Exposures{Source: make([]int32, 0, rows), Target: make([]int32, 0, rows),
-		Exposed: make([]bool, 0, rows), Linked: make([]bool, 0, rows)}
-	if j.withShown {
-		j.e.Count = make([]int32, 0, rows)
-	}
-	if j.showings.timed || j.rated && j.clicked.timed {
-		j.e.Time = make([]int64, 0, rows)
-	}
-	if j.showings.placed {
-		j.e.Position = make([]int32, 0, rows)
-	}
-	if j.showings.surfaced {
-		j.e.Surface = make([]uint16, 0, rows)
-		j.e.Surfaces = j.surfaces.all()
-	}
-	if j.showings.valued {
-		j.e.Shown = make([]float64, 0, rows)
-	}
-}
-
-// bucket joins the rows of some people, given the keys of both tables in order.
-func (j *joiner) bucket(number int, clicks, showings []uint64) error {
+// bucket joins the rows of some people, given the keys of both tables in order, and hands them over pair by pair.
+func (x *interactions) bucket(number int, clicks, showings []uint64,
+	pair func(number int, clicks, showings []uint64) error) error {
 	// pairs of one list, and how many of its keys they are
 	first := func(keys []uint64) (pair uint64, n int) {
 		if len(keys) == 0 {
@@ -99,7 +149,7 @@ func (j *joiner) bucket(number int, clicks, showings []uint64) error {
 		if shown > clicked {
 			m = 0
 		}
-		if err := j.pair(number, clicks[:n], showings[:m]); err != nil {
+		if err := pair(number, clicks[:n], showings[:m]); err != nil {
 			return err
 		}
 		clicks, showings = clicks[n:], showings[m:]
@@ -107,26 +157,20 @@ func (j *joiner) bucket(number int, clicks, showings []uint64) error {
 	return nil
 }
 
-// pair makes a link, an exposure or both of the rows of one pair.
+// pair makes a link of the rows of one pair, if they are one.
 func (j *joiner) pair(number int, clicks, showings []uint64) error {
 	var p pairRow
 	linked, when := false, int64(graph.NoTime)
 	if len(clicks) > 0 {
 		p, linked, when = j.click(number, clicks)
 		j.clickedPairs++
-		if !linked {
-			j.below++
-		}
+		j.below += bit(!linked)
 	}
-	if len(showings) > 0 || j.rated && len(clicks) > 0 {
-		shown := pairShown{flag: true, first: when}
-		if len(showings) > 0 {
-			p, shown = j.shownBy(number, showings)
-		}
-		j.expose(p, shown, linked)
-		if linked && shown.first != graph.NoTime && when != graph.NoTime && shown.first > when {
-			j.late++
-		}
+	if _, shown, is := j.shownPair(number, clicks, showings); is {
+		j.exposures++
+		j.shownPairs += bit(shown.flag)
+		j.shownLinks += bit(shown.flag && linked)
+		j.late += bit(linked && when != graph.NoTime && shown.first > when)
 	} else if linked && j.withShown {
 		j.neverShown++
 	}
@@ -141,28 +185,42 @@ func (j *joiner) pair(number int, clicks, showings []uint64) error {
 	return j.sink.link(j.personNode[p.person], j.itemNode[p.item], when)
 }
 
+// shownPair says how a pair was shown; false if nothing is known of that. A rated pair was shown.
+func (x *interactions) shownPair(number int, clicks, showings []uint64) (p pairRow, s pairShown, is bool) {
+	switch {
+	case len(showings) > 0:
+		p, s = x.shownBy(number, showings)
+	case x.rated && len(clicks) > 0:
+		p, _, s.first = x.click(number, clicks)
+		s.flag, s.count, s.probability = true, 1, math.NaN()
+	default:
+		return p, s, false
+	}
+	return p, s, true
+}
+
 // click says whether the clicks of a pair make a link, and when it was first clicked.
-func (j *joiner) click(number int, keys []uint64) (p pairRow, linked bool, when int64) {
+func (x *interactions) click(number int, keys []uint64) (p pairRow, linked bool, when int64) {
 	when = graph.NoTime
 	latest, rating, count := int64(graph.NoTime), math.NaN(), 0.
 	for _, key := range keys {
-		p = j.clicked.at(number, key)
+		p = x.clicked.at(number, key)
 		if p.seconds != graph.NoTime && (when == graph.NoTime || p.seconds < when) {
 			when = p.seconds
 		}
 		switch value := float64(p.value); {
-		case !j.rated && !math.IsNaN(value):
+		case !x.rated && !math.IsNaN(value):
 			count += value
-		case !j.rated:
+		case !x.rated:
 			count++
 		case p.seconds >= latest: // the last one counts
 			rating, latest = value, p.seconds
 		}
 	}
-	if j.rated {
-		return p, rating >= j.threshold, when
+	if x.rated {
+		return p, rating >= x.threshold, when
 	}
-	return p, count >= j.least, when
+	return p, count >= x.least, when
 }
 
 // pairShown is how a pair was shown, over all its showings.
@@ -175,11 +233,11 @@ type pairShown struct {
 	first       int64
 }
 
-func (j *joiner) shownBy(number int, keys []uint64) (p pairRow, s pairShown) {
+func (x *interactions) shownBy(number int, keys []uint64) (p pairRow, s pairShown) {
 	s.first, s.probability = graph.NoTime, math.NaN()
 	never := 1. // probability of being shown by none of them
 	for k, key := range keys {
-		p = j.showings.at(number, key)
+		p = x.showings.at(number, key)
 		if p.flag {
 			s.flag = true
 			s.count++
@@ -199,37 +257,11 @@ func (j *joiner) shownBy(number int, keys []uint64) (p pairRow, s pairShown) {
 	return p, s
 }
 
-// expose adds an exposure.
-func (j *joiner) expose(p pairRow, s pairShown, linked bool) {
-	e := j.e
-	if s.flag {
-		j.shownPairs++
-		if linked {
-			j.shownLinks++
-		}
-	}
-	e.Source, e.Target = append(e.Source, j.personNode[p.person]), append(e.Target, j.itemNode[p.item])
-	e.Exposed, e.Linked = append(e.Exposed, s.flag), append(e.Linked, linked)
-	if e.Count != nil {
-		e.Count = append(e.Count, s.count)
-	}
-	if e.Time != nil {
-		e.Time = append(e.Time, s.first)
-	}
-	if e.Position != nil {
-		e.Position = append(e.Position, s.position)
-	}
-	if e.Surface != nil {
-		e.Surface = append(e.Surface, s.surface)
-	}
-	if e.Shown != nil {
-		e.Shown = append(e.Shown, s.probability)
-	}
-}
-
 // finish hands the exposures over and says what was odd.
 func (j *joiner) finish() {
-	j.sink.showings(j.e)
+	if j.withShown || j.rated {
+		j.sink.showings(j.exposures, j.exposureParts)
+	}
 	j.sink.repeat(j.clicked.rows - int64(j.clickedPairs))
 	note := func(n int, one, many, rest string) {
 		if n > 0 {
@@ -254,7 +286,7 @@ func (j *joiner) finish() {
 	if j.people.len() == 1 {
 		j.sink.Note("There is only one person: nothing can be learned from how people differ.")
 	}
-	if j.e != nil && j.shownPairs > 0 && j.shownPairs == j.shownLinks {
+	if j.shownPairs > 0 && j.shownPairs == j.shownLinks {
 		j.sink.Note("Every pair that was shown is a link, so that the log cannot tell what people pass over; it may " +
 			"lack what they were shown and did not click.")
 	}

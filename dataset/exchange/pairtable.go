@@ -94,17 +94,7 @@ func bit(x bool) int {
 
 // sorted returns the keys of a bucket's rows, by person, item and then in the order of the rows.
 func (t *pairTable) sorted(number int) []uint64 {
-	if number >= len(t.buckets) {
-		return nil
-	}
-	b := &t.buckets[number]
-	keys := make([]uint64, 0, b.rows)
-	for _, chunk := range b.chunks {
-		for raw := chunk; len(raw) > 0; raw = raw[t.width:] {
-			item := uint64(binary.LittleEndian.Uint32(raw[2:]))
-			keys = append(keys, uint64(raw[0])<<56|item<<rowBits|uint64(len(keys)))
-		}
-	}
+	keys := t.inOrder(number)
 	slices.Sort(keys)
 	return keys
 }
@@ -141,6 +131,43 @@ func (t *pairTable) free(number int) {
 	if number < len(t.buckets) {
 		t.buckets[number] = pairBucket{}
 	}
+}
+
+// reorder puts the rows of a bucket into the order of their keys, so that they need not be sorted again.
+func (t *pairTable) reorder(number int, keys []uint64) {
+	if number >= len(t.buckets) {
+		return
+	}
+	b := &t.buckets[number]
+	again := make([][]byte, 0, len(b.chunks))
+	for n, key := range keys {
+		if n%pairsPerChunk == 0 {
+			again = append(again, make([]byte, 0, min(pairsPerChunk, len(keys)-n)*t.width))
+		}
+		k := int(key & (1<<rowBits - 1))
+		row := b.chunks[k/pairsPerChunk][k%pairsPerChunk*t.width:][:t.width]
+		again[len(again)-1] = append(again[len(again)-1], row...)
+	}
+	b.chunks = again
+}
+
+// inOrder returns the keys of a bucket whose rows were put into order.
+func (t *pairTable) inOrder(number int) []uint64 {
+	if number >= len(t.buckets) {
+		return nil
+	}
+	keys := make([]uint64, 0, t.buckets[number].rows)
+	for _, chunk := range t.buckets[number].chunks {
+		for raw := chunk; len(raw) > 0; raw = raw[t.width:] {
+			keys = append(keys, t.key(raw, len(keys)))
+		}
+	}
+	return keys
+}
+
+// key orders rows by person, item and then by their number.
+func (t *pairTable) key(raw []byte, number int) uint64 {
+	return uint64(raw[0])<<56 | uint64(binary.LittleEndian.Uint32(raw[2:]))<<rowBits | uint64(number)
 }
 
 // pairOf is what of a key names the pair within its bucket.
