@@ -43,18 +43,35 @@ func (x *interactions) join(ctx context.Context) error {
 // buckets is how many buckets of people there are.
 func (x *interactions) buckets() int { return max(len(x.clicked.buckets), len(x.showings.buckets)) }
 
-// exposureParts yields the exposures, some people at a time, and lets go of their rows.
+// exposureParts yields the exposures, some people at a time, and lets go of their rows. One part is made while the last
+// one is written.
 func (x *interactions) exposureParts(linked func(source, target int32) bool) iter.Seq2[*dataset.Exposures, error] {
 	return func(yield func(*dataset.Exposures, error) bool) {
-		p := exposurePart{interactions: x, linked: linked, surfaces: x.surfaces.all()}
-		for number := range x.buckets() {
-			p.begin()
-			err := x.bucket(number, x.clicked.inOrder(number), x.showings.inOrder(number), p.pair)
-			x.clicked.free(number)
-			x.showings.free(number)
-			if !yield(p.e, err) {
+		empty, full, stop := make(chan *exposurePart, 2), make(chan *exposurePart), make(chan struct{})
+		for surfaces := x.surfaces.all(); len(empty) < cap(empty); {
+			empty <- &exposurePart{interactions: x, linked: linked, surfaces: surfaces}
+		}
+		defer close(stop)
+		go func() {
+			defer close(full)
+			for number := range x.buckets() {
+				p := <-empty
+				p.begin()
+				p.err = x.bucket(number, x.clicked.inOrder(number), x.showings.inOrder(number), p.pair)
+				x.clicked.free(number)
+				x.showings.free(number)
+				select {
+				case full <- p:
+				case <-stop:
+					return
+				}
+			}
+		}()
+		for p := range full {
+			if !yield(p.e, p.err) {
 				return
 			}
+			empty <- p
 		}
 	}
 }
@@ -65,6 +82,7 @@ type exposurePart struct {
 	linked   func(source, target int32) bool
 	surfaces []string
 	e        *dataset.Exposures
+	err      error
 }
 
 // begin empties the columns, of which those are there that something is known of.
