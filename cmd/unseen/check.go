@@ -30,8 +30,10 @@ func newCheck() *cobra.Command {
 with an example and a fix.
 
 DIR holds
-  nodes.parquet      id, and optionally field, title, text and time
-  links.parquet      source, target: ids as text, or row numbers of the nodes
+  nodes.parquet      id, and optionally field, title, text, time and role (source
+                     or target, for people and items)
+  links.parquet      source, target: ids as text, or row numbers of the nodes;
+                     optionally time
   exposures.parquet  optional: source, target, linked, and optionally exposed
                      and shown, the probability of being shown
   vectors.npy        optional: float32 or float16, one row per node
