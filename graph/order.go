@@ -2,8 +2,11 @@ package graph
 
 import (
 	"cmp"
+	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
+	"time"
 )
 
 // Order is every node of a graph, oldest first, so that a link's target comes before its source.
@@ -170,4 +173,63 @@ func (o *Order) rank() {
 			}
 		}
 	}
+}
+
+// Availability returns the order in which a target comes before a source if it was there when the source was last
+// active: what came later cannot have been shown to it. As [Universe].Before it leaves those pairs out.
+//
+// A target is there from its own time on, or from its first link where that is earlier; a target without a time always
+// was. A source is active until its last link, plus some slack; one without links, or with a link that has
+// no time, always is. Give it the training links alone (Split.Graph): what is held out must not tell when somebody was
+// active. It is an error if no link has a time, or if a node is source and target at once, whose two times differ.
+func (g *Graph) Availability(slack time.Duration) (*Order, error) {
+	if !g.HasLinkTimes() {
+		return nil, fmt.Errorf("%w: no link has a time, so that nothing says when a target was there", ErrDates)
+	}
+	const always = math.MaxInt64
+	when := make([]int64, g.Len())
+	for i := range int32(g.Len()) {
+		if g.IsSource(i) && g.IsTarget(i) {
+			return nil, fmt.Errorf("%w: node %q is source and target; what is available is told for people and items",
+				ErrRole, g.ID(i))
+		}
+		if !g.IsSource(i) {
+			if when[i] = NoTime; g.times != nil {
+				when[i] = g.times[i]
+			}
+			continue
+		}
+		if when[i] = NoTime; len(g.Out(i)) == 0 {
+			when[i] = always
+		}
+		for _, t := range g.OutTimes(i) {
+			if t == NoTime {
+				when[i] = always
+				break
+			}
+			when[i] = max(when[i], t+int64(slack/time.Second))
+		}
+	}
+	// Who was linked to was there.
+	for _, i := range g.Sources() {
+		times := g.OutTimes(i)
+		for place, j := range g.Out(i) {
+			if t := times[place]; when[j] != NoTime && t != NoTime {
+				when[j] = min(when[j], t)
+			}
+		}
+	}
+	// At one time, targets come first.
+	o := &Order{graph: g, when: when, Sequence: numbers(g.Len()), Rank: make([]int32, g.Len())}
+	slices.SortStableFunc(o.Sequence, func(a, b int32) int {
+		if c := cmp.Compare(when[a], when[b]); c != 0 || g.IsSource(a) == g.IsSource(b) {
+			return c
+		}
+		if g.IsSource(a) {
+			return 1
+		}
+		return -1
+	})
+	o.rank()
+	return o, nil
 }

@@ -334,3 +334,85 @@ func TestRoleColumns(t *testing.T) {
 	c.AddRoles([]Role{SourceOnly})
 	wantError(t, new(Builder).AddColumns(&c), ErrShape, "1 roles")
 }
+
+// What came after a person's last link was not available to them; everything that anybody linked to was.
+func TestAvailability(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(6, 6))
+	var b Builder
+	const people, items = 40, 30
+	for k := range people + items {
+		n := Node{ID: fmt.Sprint(k), Role: SourceOnly}
+		if k >= people {
+			n.Role = TargetOnly
+			if k%5 > 0 {
+				n.Time = time.Unix(int64(r.IntN(1000)), 0)
+			}
+		}
+		_, err := b.AddNode(n)
+		must(t, err)
+	}
+	for k := range 300 {
+		i, j := r.IntN(people-2), people+r.IntN(items) // two never link
+		seconds := int64(i*20 + r.IntN(100))           // people are active one after the other
+		if began := b.times[j]; began > seconds && k%9 > 0 {
+			continue // a few link to what was not there yet
+		}
+		if k == 7 {
+			seconds = NoTime
+		}
+		must(t, b.AddLinkAt(int32(i), int32(j), seconds))
+	}
+	g, _, err := b.Build()
+	must(t, err)
+	const slack = 10 * time.Second
+	o, err := g.Availability(slack)
+	must(t, err)
+	if len(o.Broken) > 0 {
+		t.Errorf("%d links to what was not there", len(o.Broken))
+	}
+	pairs, err := AllPairs(g, Universe{Before: o}, 0)
+	must(t, err)
+	got := map[Link]bool{}
+	for k, i := range pairs.Source {
+		got[Link{i, pairs.Target[k]}] = true
+	}
+	left := 0
+	for _, i := range g.Sources() {
+		last := int64(NoTime)
+		always := len(g.Out(i)) == 0
+		for _, at := range g.OutTimes(i) {
+			last, always = max(last, at), always || at == NoTime
+		}
+		for _, j := range g.Targets() {
+			from := int64(NoTime)
+			if when, known := g.Time(j); known {
+				from = when.Unix()
+				for _, s := range g.In(j) {
+					if at := g.OutTimes(s)[slices.Index(g.Out(s), j)]; at != NoTime {
+						from = min(from, at)
+					}
+				}
+			}
+			want := always || from <= last+10
+			if got[Link{i, j}] != want {
+				t.Fatalf("item %d from %d on, person %d until %d: available %t", j, from, i, last, got[Link{i, j}])
+			}
+			left += bit(!want)
+		}
+	}
+	if left < 50 {
+		t.Errorf("only %d pairs were left out", left)
+	}
+	_, err = sketch(t, "a b b>a").Availability(0)
+	wantError(t, err, ErrDates)
+	_, err = shop(t, r, 20, 40).Availability(0)
+	wantError(t, err, ErrRole)
+}
+
+func bit(x bool) int {
+	if x {
+		return 1
+	}
+	return 0
+}

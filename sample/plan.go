@@ -15,11 +15,15 @@ import (
 // evaluation samples the same pairs again and never judges by pairs that were learned from. The zero Plan splits the
 // nodes by age into 70, 10 and 20% and samples four unlinked pairs per link, with targets older than the source.
 type Plan struct {
-	Split   SplitKind    `json:"split,omitempty"`   // how the nodes are split; "" means ByOrder
-	Shares  graph.Shares `json:"shares,omitzero"`   // of the subsets; zero means graph.DefaultShares
-	Dates   *[2]Day      `json:"dates,omitempty"`   // ByDate, LinksByDate: where validation and test begin
-	Later   bool         `json:"later,omitempty"`   // targets may be newer than the source, as in a graph without time
-	PerLink int          `json:"perLink,omitempty"` // unlinked pairs per link; 0 means graph.DefaultPerLink
+	Split  SplitKind    `json:"split,omitempty"` // how the nodes are split; "" means ByOrder
+	Shares graph.Shares `json:"shares,omitzero"` // of the subsets; zero means graph.DefaultShares
+	Dates  *[2]Day      `json:"dates,omitempty"` // ByDate, LinksByDate: where validation and test begin
+	Later  bool         `json:"later,omitempty"` // targets may be newer than the source, as in a graph without time
+	// Available leaves out of the training pairs those whose target was not there when the source was last active,
+	// by the training links and with an hour's slack: it cannot have been shown. Of people and items alone. What is
+	// judged by and what is recommended is not limited by it.
+	Available bool `json:"available,omitempty"`
+	PerLink   int  `json:"perLink,omitempty"` // unlinked pairs per link; 0 means graph.DefaultPerLink
 	// Scheme is how unlinked pairs are chosen, as graph.ParseNegativeScheme reads it; "" means uniform.
 	Scheme string `json:"scheme,omitempty"`
 	// Log is the kind of the exposure log; "" means Sampled, and refuses a log that has only what was shown.
@@ -74,7 +78,12 @@ func (d *Day) UnmarshalJSON(text []byte) (err error) {
 // Where people are sources and items targets, the links are split: by their times where they have any.
 func PlanFor(g *graph.Graph) (plan Plan, why string) {
 	if g.TwoSided() && g.HasLinkTimes() {
-		return Plan{Split: LastLinks, Later: true}, "by time, the last links of every source are held out"
+		plan, why = Plan{Split: LastLinks, Later: true}, "by time, the last links of every source are held out"
+		if _, err := g.Availability(0); err == nil && g.HasTimes() {
+			plan.Available = true
+			why += ", and targets that are newer than the source's last link are not learned from"
+		}
+		return plan, why
 	}
 	if g.TwoSided() {
 		return Plan{Split: RandomLinks, Later: true}, "by links at random, since links have no times"

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"time"
 
 	"unseen/graph"
 	"unseen/model"
@@ -25,8 +26,10 @@ type Prepared struct {
 	Test    Evidence     // held-out pairs; empty for Whole
 	Split   *graph.Split // nil for Whole
 	Order   *graph.Order // every target precedes its source in it; nil where targets may be newer
-	Links   LinkCounts
-	Logged  int // training pairs whose exposure is logged
+	// Available is the order in which training targets precede their source, by Plan.Available; nil without.
+	Available *graph.Order
+	Links     LinkCounts
+	Logged    int // training pairs whose exposure is logged
 }
 
 // LinkCounts says where the links went.
@@ -62,6 +65,11 @@ func Prepare(ctx context.Context, g *graph.Graph, o Options) (*Prepared, error) 
 	var err error
 	if out.Split, out.Order, err = plan.split(g); err != nil {
 		return nil, err
+	}
+	if plan.Available {
+		if out.Available, err = out.available(); err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrSetting, err)
+		}
 	}
 	subsets := []graph.Subset{graph.Train, graph.Validation, graph.Test}
 	if out.Split == nil {
@@ -130,8 +138,22 @@ func (p *Prepared) Universe(subset graph.Subset) (u graph.Universe) {
 	if p.Split != nil {
 		u = p.Split.Universe(subset)
 	}
-	u.Before = p.Order
+	if u.Before = p.Order; p.Available != nil && subset == graph.Train {
+		u.Before = p.Available
+	}
 	return u
+}
+
+// activitySlack is how long after their last link people are taken to have been there.
+const activitySlack = time.Hour
+
+// available orders targets by when they were there and sources by when they were last active, by training links alone.
+func (p *Prepared) available() (*graph.Order, error) {
+	trained := p.LinkGraph(graph.Train)
+	if p.Split != nil && p.Split.Known(graph.Test) == nil { // nodes were split
+		trained = trained.WithLinks(func(i int32, _ int) bool { return p.Split.Subset(i) == graph.Train })
+	}
+	return trained.Availability(activitySlack)
 }
 
 // LinkGraph returns a graph of the same nodes in which the linked pairs of Universe(subset) are the

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -170,4 +171,76 @@ func TestRepeatedShowingsAreOne(t *testing.T) {
 	if a.Problem.Checksum() != b.Problem.Checksum() {
 		t.Error("showing a pair twice changes what is learned from")
 	}
+}
+
+// Items that are newer than a person's last training link are not learned from, and are judged by all the same.
+func TestAvailablePairs(t *testing.T) {
+	t.Parallel()
+	var b graph.Builder
+	const people, items = 60, 40
+	for k := range people + items {
+		n := graph.Node{ID: fmt.Sprint(k), Field: fmt.Sprint(k % 3), Role: graph.SourceOnly}
+		if k >= people {
+			n.Role, n.Time = graph.TargetOnly, time.Unix(int64(k-people)*100_000, 0)
+		}
+		must(b.AddNode(n))(t)
+	}
+	r := rand.New(rand.NewPCG(8, 8))
+	for range 1500 {
+		i := r.IntN(people)
+		at := int64(i)*50_000 + int64(r.IntN(800_000)) // people come one after the other
+		j := people + r.IntN(min(items, int(at/100_000)+1))
+		if err := b.AddLinkAt(int32(i), int32(j), at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g, _, err := b.Build()
+	v := must(graph.NewVectors(people+items, 2))(t)
+	g = must(must(g, err)(t).WithVectors(v))(t)
+	plan, why := PlanFor(g)
+	if !plan.Available || plan.Split != LastLinks || why == "" {
+		t.Errorf("%+v, %s", plan, why)
+	}
+	plan.PerLink = 1000
+	out := must(prepare(t, g, plan, nil))(t)
+	trained := out.Split.Graph(graph.Train)
+	newer := func(i, j int32) bool {
+		last := int64(graph.NoTime)
+		for _, at := range trained.OutTimes(i) {
+			last = max(last, at)
+		}
+		when, _ := g.Time(j)
+		return when.Unix() > last+3600 && !linkedBy(trained, j, last)
+	}
+	for k, i := range out.Problem.Train.Source {
+		if j := out.Problem.Train.Target[k]; newer(i, j) {
+			t.Fatalf("item %d, newer than all links of person %d, is learned from", j, i)
+		}
+	}
+	if out.Problem.Train.Universe >= g.PairCount() || out.Problem.Train.Len() != int(out.Problem.Train.Universe) {
+		t.Errorf("%d pairs of %d are learned from, %d drawn", out.Problem.Train.Universe, g.PairCount(),
+			out.Problem.Train.Len())
+	}
+	if out.Links.Unused != 0 || out.Test.Pairs.Universe != g.PairCount()-int64(out.Split.Known(graph.Test).LinkCount()) {
+		t.Errorf("%d links are unused, and %d pairs judged by", out.Links.Unused, out.Test.Pairs.Universe)
+	}
+	plan.Available = false
+	if all := must(prepare(t, g, plan, nil))(t); all.Problem.Train.Universe != g.PairCount() {
+		t.Errorf("%d of %d pairs", all.Problem.Train.Universe, g.PairCount())
+	}
+	plan = Plan{Split: AtRandom, Available: true}
+	parted := must(prepare(t, g, plan, nil))(t)
+	if parted.Available == nil {
+		t.Error("people were split, and nothing says what was available")
+	}
+}
+
+// linkedBy reports whether anybody linked to an item until a time, with an hour's slack.
+func linkedBy(g *graph.Graph, j int32, last int64) bool {
+	for _, i := range g.In(j) {
+		if g.OutTimes(i)[slices.Index(g.Out(i), j)] <= last+3600 {
+			return true
+		}
+	}
+	return false
 }

@@ -77,7 +77,7 @@ type drawingFlags struct {
 	log                      string
 	validationFrom, testFrom string
 	shares                   []float64
-	later                    bool
+	later, unavailable       bool
 	negatives                int
 }
 
@@ -89,6 +89,7 @@ func (f *drawingFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.validationFrom, "validation-from", "", "`date` from which validation begins")
 	flags.StringVar(&f.testFrom, "test-from", "", "`date` from which testing begins")
 	flags.BoolVar(&f.later, "later-targets", false, "targets may be newer than their source")
+	flags.BoolVar(&f.unavailable, "unavailable", false, "learn from items newer than a person's last link")
 	flags.IntVar(&f.negatives, "negatives", graph.DefaultPerLink, "unlinked pairs per link")
 	flags.StringVar(&f.scheme, "negative-scheme", "", "`rule`: uniform (default), field or popularity")
 	oldFlag(cmd, "scheme", "negative-scheme")
@@ -105,9 +106,8 @@ var splits = []string{"order", "date", "random", "last-links", "link-date", "ran
 
 // names lists the flags, none of which a generated world takes.
 func (f *drawingFlags) names() []string {
-	return []string{"split", "shares", "validation-from", "test-from", "later-targets", "negatives", "negative-scheme",
-		"scheme",
-		"fields-by", "log"}
+	return []string{"split", "shares", "validation-from", "test-from", "later-targets", "unavailable", "negatives",
+		"negative-scheme", "scheme", "fields-by", "log"}
 }
 
 // data says what to learn from, and in words how it is cut.
@@ -117,7 +117,7 @@ func (f *drawingFlags) data(n *network.Network, dir string, seed uint64) (sample
 	fail := func(format string, a ...any) (sample.Origin, string, error) { return o, "", usagef(format, a...) }
 	plan, why := sample.PlanFor(g)
 	if f.split != "" {
-		plan = sample.Plan{Split: sample.SplitKind(f.split), Later: plan.Later}
+		plan = sample.Plan{Split: sample.SplitKind(f.split), Later: plan.Later, Available: plan.Available}
 		if why = plan.Describe(g); plan.Split == sample.Whole {
 			why = "not at all"
 		}
@@ -165,7 +165,7 @@ func (f *drawingFlags) data(n *network.Network, dir string, seed uint64) (sample
 	default:
 		return fail("--log is %q; give sample, complete, offered or ignored", f.log)
 	}
-	plan.Later = plan.Later || f.later
+	plan.Later, plan.Available = plan.Later || f.later, plan.Available && !f.unavailable
 	plan.PerLink, plan.Scheme, plan.Seed = f.negatives, f.scheme, seed
 	o.Plan = plan
 	if f.fieldsBy != "" {
