@@ -16,8 +16,8 @@ import (
 )
 
 var prescription = Study{
-	Name:  "prescription",
-	Title: "Prescription: whether the impressions that the doctor asks for tell the scale",
+	Name:  "prescribe",
+	Title: "Prescribe: whether the pairs that the doctor asks for tell the scale",
 	run:   runPrescription,
 }
 
