@@ -278,9 +278,12 @@ func listsBy(ctx context.Context, e engine.Engine, p sample.Problem, rankers []m
 	return out, nil
 }
 
-// listTargets returns the nodes that lists are made of, ascending and so many at most, and a search among them.
+// listTargets returns the targets that lists are made of, ascending and so many at most, and a search among them.
 func listTargets(n model.Nodes, popularity []float32, most int) ([]int32, engine.TargetSearch, error) {
 	among := spaced(n.Len(), min(n.Len(), most))
+	if n.Targets != nil { // people are in no list
+		among = sample.Column(n.Targets, spaced(len(n.Targets), min(len(n.Targets), most)))
+	}
 	search := engine.TargetSearch{Targets: n.Vectors, Fields: n.Fields, Values: popularity, Blocks: true}
 	if len(among) == n.Len() {
 		return among, search, nil

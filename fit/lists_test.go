@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"unseen/engine"
+	"unseen/graph"
 	"unseen/internal/racetest"
 	"unseen/model"
 )
@@ -145,5 +146,22 @@ func TestAsNaive(t *testing.T) {
 	f := &Findings{}
 	if f.sayLists(); len(f.Verdict) != 0 || f.Lists.AsNaive() != "" {
 		t.Errorf("of no lists: %q", f.Verdict)
+	}
+}
+
+// Lists of people and items are made of items.
+func TestListTargetsOfTwoSides(t *testing.T) {
+	t.Parallel()
+	v, err := graph.NewVectors(10, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := model.Nodes{Vectors: v, Fields: make([]uint16, 10), FieldCount: 1, Targets: []int32{1, 4, 5, 8, 9}}
+	for most, want := range map[int]int{100: 5, 2: 2} {
+		among, search, err := listTargets(n, nil, most)
+		if err != nil || len(among) != want || search.Targets.Len() != want || slices.ContainsFunc(among,
+			func(j int32) bool { return !slices.Contains(n.Targets, j) }) {
+			t.Errorf("%v of %d at most, %v", among, most, err)
+		}
 	}
 }

@@ -221,8 +221,8 @@ func TestAvailablePairs(t *testing.T) {
 		t.Errorf("%d pairs of %d are learned from, %d drawn", out.Problem.Train.Universe, g.PairCount(),
 			out.Problem.Train.Len())
 	}
-	known := int64(out.Split.Known(graph.Test).LinkCount())
-	if out.Links.Unused != 0 || out.Test.Pairs.Universe != g.PairCount()-known {
+	judged := g.PairCount() - int64(out.Split.Known(graph.Test).LinkCount())
+	if out.Links.Unused != 0 || out.Test.Pairs.Universe != judged {
 		t.Errorf("%d links are unused, and %d pairs judged by", out.Links.Unused, out.Test.Pairs.Universe)
 	}
 	plan.Available = false
