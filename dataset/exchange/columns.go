@@ -55,14 +55,17 @@ var (
 			"v"}},
 		{name: "time", known: []string{"time", "timestamp"}, flag: "link-time"},
 	}
-	exposureRoles = append(slices.Clone(linkRoles[:2]),
-		role{name: "linked", known: []string{"linked", "clicked", "chosen"}},
-		role{name: "exposed", known: []string{"exposed", "seen"}},
-		role{name: "shown", known: []string{"shown", "probability"}},
-		role{name: "count", known: []string{"count"}},
-		role{name: "position", known: []string{"position"}},
-		role{name: "surface", known: []string{"surface"}},
-		role{name: "time", known: []string{"time", "timestamp"}})
+	exposureRoles = []role{
+		{name: "source", known: linkRoles[0].known, flag: "exposure-source"},
+		{name: "target", known: linkRoles[1].known, flag: "exposure-target"},
+		{name: "linked", known: []string{"linked", "clicked", "chosen"}},
+		{name: "exposed", known: []string{"exposed", "seen"}},
+		{name: "shown", known: []string{"shown", "probability"}},
+		{name: "count", known: []string{"count"}},
+		{name: "position", known: []string{"position"}},
+		{name: "surface", known: []string{"surface"}},
+		{name: "time", known: []string{"time", "timestamp"}, flag: "exposure-time"},
+	}
 	clickRoles = append(slices.Clone(linkRoles[:2]), role{name: "clicks", known: []string{"clicks", "count", "n"}})
 )
 
@@ -146,6 +149,17 @@ func noteGuesses(s Sink, o *Options, path string, header []string, roles []role,
 				path, list(left), r.setting())
 		}
 	}
+}
+
+// exposureFlags are the flags that name columns of exposures; those of nodes and links say nothing of them.
+func exposureFlags(o Options) map[string]string {
+	flags := map[string]string{}
+	for _, r := range exposureRoles {
+		if value, given := o.Flags[r.flagName()]; given {
+			flags[r.flagName()] = value
+		}
+	}
+	return flags
 }
 
 // roleOf is the role that a column names. A column of another meaning names none: then a node is source and target.

@@ -35,7 +35,7 @@ page source, with all its links, and followed one. The links of the dataset are
 then the pairs that were followed. Its exposures are what visitors were shown:
 all links of pages on which at least one visitor followed a link, and whatever
 was clicked. Links of pages without visitors are left out.`,
-		Flags: slices.Concat(roleFlags, tableFlags, []Flag{
+		Flags: slices.Concat(roleFlags, tableFlags, flagsOf("exposures", exposureRoles), []Flag{
 			{Name: "clicks", Usage: "`FILE` with source, target, clicks"},
 			{Name: "delimiter", Usage: "one `CHARACTER`, or tab (default: guessed)"},
 			{Name: "no-header", Switch: true, Usage: "the first line is a record; columns are 1, 2, …"},
@@ -431,7 +431,7 @@ func (l *clickLog) finish(s Sink) error {
 }
 
 func csvExposures(ctx context.Context, path string, o Options, s Sink) error {
-	o.Flags = map[string]string{}
+	o.Flags = exposureFlags(o)
 	t, err := openCSV(ctx, path, o)
 	if err != nil {
 		return err

@@ -52,6 +52,26 @@ func rowsOf(t *testing.T, d *dataset.Dataset) string {
 	return b.String()
 }
 
+// Columns of exposures have flags of their own, in every format; those of links say nothing of them.
+func TestExposureColumns(t *testing.T) {
+	t.Parallel()
+	flags := map[string]string{"exposure-source": "who", "exposure-target": "what", "linked": "took", "shown": "p",
+		"exposure-time": "at", "source": "a", "target": "b"}
+	for format, files := range map[string]map[string]string{
+		"csv": {"nodes.csv": "id\nx\ny\n", "links.csv": "a,b\nx,y\n", "exposures.csv": "who,what,took,p,at,source\n" +
+			"x,y,1,.25,1700000000,nobody\n"},
+		"jsonl": {"nodes.jsonl": "{\"id\": \"x\"}\n{\"id\": \"y\"}\n", "links.jsonl": "{\"a\": \"x\", \"b\": \"y\"}\n",
+			"exposures.jsonl": "{\"who\": \"x\", \"what\": \"y\", \"took\": true, \"p\": 0.25, \"at\": 1700000000}\n"},
+	} {
+		d, _ := imported(t, format, files, Options{Flags: flags})
+		e, err := d.Exposures(background)
+		must(t, err)
+		if e.Len() != 1 || !e.Linked[0] || e.Shown[0] != .25 || e.Time[0] != 1700000000 || d.Graph().LinkCount() != 1 {
+			t.Errorf("%s: %+v", format, e)
+		}
+	}
+}
+
 func TestFormats(t *testing.T) {
 	t.Parallel()
 	const whole = "00003|optics|Light|1999-01-01|On\nlight. →\n00005|unknown|Waves, \"big\"||x → 00003\n"

@@ -23,7 +23,7 @@ vectors.npy in the folder, exposures from exposures.jsonl.
 Flags say which key is which; without them, keys are guessed by their names and
 the guesses are printed. Ids may be numbers, which are kept as they are written.
 If a node has a list of fields, the first is used.`,
-		Flags:  slices.Concat(roleFlags, tableFlags),
+		Flags:  slices.Concat(roleFlags, tableFlags, flagsOf("exposures", exposureRoles)),
 		Import: importJSONL,
 	})
 }
@@ -74,7 +74,7 @@ func importJSONL(ctx context.Context, o Options, s Sink) error {
 		return nil
 	}
 	return eachObject(ctx, in.exposures, o, s, func(x *object) error {
-		plain := Options{}
+		plain := Options{Flags: exposureFlags(o)}
 		found, err := columns(&plain, x.at, x.keys, exposureRoles, "source", "target", "linked")
 		var e ExposureRecord
 		if err == nil {

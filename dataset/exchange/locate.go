@@ -19,7 +19,7 @@ type inputs struct {
 // tableFlags are flags of all table formats, beside the names of columns.
 var tableFlags = []Flag{
 	{Name: "vectors", Usage: "`FILE` (.npy, .npz) with one row per node"},
-	{Name: "exposures", Usage: "`FILE` with source, target, linked[,exposed,shown]"},
+	{Name: "exposures", Usage: "`FILE` with source, target, linked[,exposed…]"},
 }
 
 // locate finds the files of an import: a folder with nodes.* and links.* (or edges.*), a file of nodes

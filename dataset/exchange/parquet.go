@@ -30,7 +30,7 @@ Flags say which column is which; without them, columns are guessed by their
 names and the guesses are printed. Ids may be text or whole numbers. Ends of
 links are ids: a folder whose links are row numbers is a dataset already, and
 needs no import.`,
-		Flags:  slices.Concat(roleFlags, tableFlags),
+		Flags:  slices.Concat(roleFlags, tableFlags, flagsOf("exposures", exposureRoles)),
 		Import: importParquet,
 	})
 }
@@ -98,7 +98,7 @@ func importParquet(ctx context.Context, o Options, s Sink) error {
 	if in.exposures == "" {
 		return nil
 	}
-	exposures := parquetScan{in.exposures, Options{Progress: o.Progress}, s, exposureRoles,
+	exposures := parquetScan{in.exposures, Options{Progress: o.Progress, Flags: exposureFlags(o)}, s, exposureRoles,
 		[]string{"source", "target", "linked"}}
 	return exposures.rows(ctx, func(r *parquetRow) error {
 		e, err := exposureOf(func(k int) (string, bool) {
