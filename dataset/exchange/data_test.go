@@ -80,3 +80,23 @@ func TestRealClicks(t *testing.T) {
 		t.Errorf("%d rejected, %d links, %d exposures", r.Rejected, r.Links, r.Exposures)
 	}
 }
+
+// TestRealVotes takes who agreed with what as links, and who voted on it as shown.
+func TestRealVotes(t *testing.T) {
+	t.Parallel()
+	folder := filepath.Join(realData(t), "polis", "brexit-consensus")
+	dir := filepath.Join(t.TempDir(), "d")
+	r, err := Import(background, "interactions", dir, Options{Flags: map[string]string{
+		"clicks": filepath.Join(folder, "votes.csv.gz"), "items": filepath.Join(folder, "statements.csv.gz")}})
+	must(t, err)
+	g := open(t, dir).Graph()
+	if len(g.Sources()) != 204 || len(g.Targets()) != 50 || r.Exposures != 5253 || r.Links != 2658 || !g.HasLinkTimes() {
+		t.Errorf("%d people, %d statements, %d votes, %d of them to agree", len(g.Sources()), len(g.Targets()),
+			r.Exposures, r.Links)
+	}
+	for _, j := range g.Targets() {
+		if when, known := g.Time(j); !known || when.Year() != 2017 && when.Year() != 2018 {
+			t.Fatalf("statement %s is of %v", g.ID(j), when)
+		}
+	}
+}
