@@ -234,3 +234,66 @@ func TestForecastOfAll(t *testing.T) {
 		t.Errorf("a share of 2: %v", err)
 	}
 }
+
+// Of people and items the first round is the share of items of the person's field; without shared fields there is none.
+func TestForecastOfTwoSides(t *testing.T) {
+	t.Parallel()
+	w, m := knowing(t, 90, 3)
+	old := w.Graph()
+	rebuilt := func(role func(i int32) graph.Role) *graph.Graph {
+		var b graph.Builder
+		for f := 1; f < old.FieldCount(); f++ {
+			if _, err := b.AddField(old.FieldName(uint16(f))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for i := range int32(old.Len()) {
+			if _, err := b.AddNode(graph.Node{ID: old.ID(i), Field: old.FieldName(old.Field(i)),
+				Role: role(i)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		g, _, err := b.Build()
+		if err == nil {
+			g, err = g.WithVectors(old.Vectors())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return g
+	}
+	g := rebuilt(func(i int32) graph.Role { return []graph.Role{graph.SourceOnly, graph.TargetOnly}[i%2] })
+	f, err := NewForecast(t.Context(), m, g, ForecastSettings{Rounds: 2, Threads: 1})
+	if err != nil || !f.Exact || len(f.Fields) != 3 {
+		t.Fatalf("%v, %+v", err, f)
+	}
+	for _, field := range f.Fields {
+		var sum, n float64
+		for _, i := range g.Sources() {
+			if g.Field(i) != field.Field {
+				continue
+			}
+			var own, all float64
+			for _, j := range g.Targets() {
+				y := w.Truth(i, j).Link
+				if all += y; g.Field(j) == field.Field {
+					own += y
+				}
+			}
+			sum, n = sum+own/all, n+1
+		}
+		if field.Nodes != int(n) || math.Abs(field.Corrected[0].Share-sum/n) > 1e-4 {
+			t.Errorf("%s: %d people with a share of %v, not %v with %v", field.Name, field.Nodes,
+				field.Corrected[0].Share, n, sum/n)
+		}
+	}
+	apart := rebuilt(func(i int32) graph.Role {
+		if old.Field(i) == 1 {
+			return graph.SourceOnly
+		}
+		return graph.TargetOnly
+	})
+	if _, err := NewForecast(t.Context(), m, apart, ForecastSettings{}); !errors.Is(err, ErrGraph) {
+		t.Errorf("people and items without a field in common: %v", err)
+	}
+}

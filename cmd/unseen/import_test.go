@@ -153,3 +153,33 @@ func TestFieldTreeFlag(t *testing.T) {
 		t.Errorf("fields %v", s.Manifest.Fields)
 	}
 }
+
+// People and items are imported by flags that name their files, and say in words what was odd.
+func TestImportInteractions(t *testing.T) {
+	t.Parallel()
+	raw := tableFiles(t, map[string]string{"c.csv": "user,item,time\n7,7,1700000000\n7,8,1700000100\n9,8,\n",
+		"m.csv": "user,item,position\n7,7,1\n7,7,2\n9,7,3\n"})
+	dir := filepath.Join(t.TempDir(), "shop")
+	code, stdout, stderr := invoke("import", "interactions", "--clicks", filepath.Join(raw, "c.csv"), "--impressions",
+		filepath.Join(raw, "m.csv"), "-o", dir)
+	if code != exitOK || stderr != "" {
+		t.Fatalf("exit code %d, stderr %q", code, stderr)
+	}
+	for _, s := range []string{"4 nodes, 3 links, 0 fields, 2 exposures", "1 id is both a person's and an item's",
+		"2 links are of a pair that the impressions never show", "Next:  unseen check"} {
+		if !strings.Contains(strings.Join(strings.Fields(stdout), " "), strings.Join(strings.Fields(s), " ")) {
+			t.Errorf("stdout does not say %q:\n%s", s, stdout)
+		}
+	}
+	fits80(t, strings.ReplaceAll(stdout, filepath.Dir(dir), ""))
+	for _, c := range []struct{ line, says string }{
+		{"import interactions -o x", "--clicks"}, {"import interactions raw -o x", "is no flag"},
+		{"import interactions --clicks " + filepath.Join(raw, "c.csv") + " --rating stars -o x", "--rating"},
+		{"import csv -o x", "name the files"},
+	} {
+		code, _, stderr := invoke(strings.Fields(c.line)...)
+		if code != exitUsage || !strings.Contains(stderr, c.says) || strings.Count(stderr, "\n") != 1 {
+			t.Errorf("%s: exit code %d, stderr %q", c.line, code, stderr)
+		}
+	}
+}
