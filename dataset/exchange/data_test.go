@@ -90,7 +90,8 @@ func TestRealVotes(t *testing.T) {
 		"clicks": filepath.Join(folder, "votes.csv.gz"), "items": filepath.Join(folder, "statements.csv.gz")}})
 	must(t, err)
 	g := open(t, dir).Graph()
-	if len(g.Sources()) != 204 || len(g.Targets()) != 50 || r.Exposures != 5253 || r.Links != 2658 || !g.HasLinkTimes() {
+	if len(g.Sources()) != 204 || len(g.Targets()) != 50 || r.Exposures != 5253 || r.Links != 2658 ||
+		!g.HasLinkTimes() {
 		t.Errorf("%d people, %d statements, %d votes, %d of them to agree", len(g.Sources()), len(g.Targets()),
 			r.Exposures, r.Links)
 	}
