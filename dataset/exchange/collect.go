@@ -675,7 +675,7 @@ func (c *collector) build() (*graph.Graph, error) {
 	built.Repeated += int(c.repeats)
 	c.report.BuildReport = built
 	if c.missing > 0 {
-		c.Note("%s a field that says it is missing, such as none or n/a, and count as nodes without a field.",
+		c.Note("%s a field such as none or n/a, which counts as missing.",
 			amount.OneOrMore(c.missing, "node has", "nodes have"))
 	}
 	if g.Len() == 0 {

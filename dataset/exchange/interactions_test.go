@@ -128,7 +128,7 @@ func TestInteractions(t *testing.T) {
 	}
 	for _, note := range []string{"1 link is of a pair that the impressions never show",
 		"1 pair was shown only after the click",
-		"1 person has no link", "1 item has no link", "3 nodes have a field that says it is missing",
+		"1 person has no link", "1 item has no link", "3 nodes have a field such as none or n/a",
 		"`timestamp` as time", "`page` as surface", "`segment` as field", "`created` as time",
 		"users.csv: 1 id of the clicks", "items.csv: 1 id of the clicks"} {
 		if !strings.Contains(notesOf(r), note) {
