@@ -112,8 +112,7 @@ func (r *objectRecord) seconds(role int) (int64, error) { return parseSeconds(r.
 
 func (q records) parquet(ctx context.Context, do func(record) error) error {
 	r := &parquetRecord{}
-	scan := parquetScan{q.path, q.options, q.sink, q.roles, q.needed}
-	return scan.rows(ctx, func(row *parquetRow) error {
+	return parquetScan(q).rows(ctx, func(row *parquetRow) error {
 		r.parquetRow = row
 		return do(r)
 	})
