@@ -65,6 +65,7 @@ func newImportOf(format exchange.Format) *cobra.Command {
 	}
 	example := fmt.Sprintf("unseen import %s raw -o papers", format.Name)
 	if len(format.Files) > 0 {
+		args = fmt.Sprintf("--%s FILE", format.Files[0])
 		example = fmt.Sprintf("unseen import %s --%s raw/%[2]s.csv -o shop", format.Name, format.Files[0])
 	}
 	texts, switches := map[string]*string{}, map[string]*bool{}

@@ -154,6 +154,7 @@ func TestNamesInOutputs(t *testing.T) {
 		write("raw/"+name, strings.ReplaceAll(text, "year", "year_of_issue"))
 	}
 	write("pairs.txt", "a b\nb c\n")
+	write("clicks.csv", "user,item\nann,tea\nbob,rice\n")
 	write("works.jsonl", `{"id":"https://openalex.org/W1","title":"A","publication_date":"2001-02-03"}`+"\n"+
 		`{"id":"https://openalex.org/W2","title":"B","publication_date":"2002-02-03",`+
 		`"referenced_works":["https://openalex.org/W1"]}`+"\n")
@@ -173,6 +174,7 @@ func TestNamesInOutputs(t *testing.T) {
 		"export HOME/demo/dataset --to npz -o HOME/to-npz",
 		"export HOME/demo/dataset --to parquet -o HOME/to-parquet",
 		"import jsonl HOME/to-jsonl -o HOME/jsonl",
+		"import interactions --clicks GIVEN/clicks.csv -o HOME/shop",
 		"import npz HOME/to-npz -o HOME/npz",
 		"import parquet HOME/to-parquet -o HOME/parquet",
 		"import edges GIVEN/pairs.txt -o HOME/edges --nodes-from-links",

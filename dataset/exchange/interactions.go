@@ -23,12 +23,12 @@ import (
 func init() {
 	Register(Format{
 		Name: "interactions", Summary: "People and items: clicks or ratings, and what was shown",
-		Args: "--clicks FILE", Files: []string{"clicks", "impressions", "items", "users"},
+		Files: []string{"clicks", "impressions", "items", "users"},
 		Help: `Clicks are a table with a person and an item per row, and a time, a rating or a
 count where there are. People become sources, items targets: nobody is
 recommended to anybody. A pair that is there more than once is one link, with
-its first time. Of ratings, those from --threshold on are links, and all rated
-pairs are stored as shown; of counts, those from --min-count on are links.
+its first time. Of ratings, those from a threshold on are links, and all rated
+pairs are stored as shown; of counts, those from a least count on are links.
 
 Impressions are what people were shown: a person and an item per row, and a
 time, a position, a surface, a probability or whether it was clicked. A pair
