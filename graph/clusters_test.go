@@ -184,7 +184,7 @@ func TestZeroVectorsHaveNoCluster(t *testing.T) {
 // closer together than a float32 product can tell, and for one more.
 func TestDuplicateVectors(t *testing.T) {
 	t.Parallel()
-	racetest.Skip(t, "it starts no goroutine")
+	racetest.Skip(t, "TestClustersDoNotDependOnThreads has the same goroutines")
 	for seed := range uint64(20) {
 		r := rand.New(rand.NewPCG(seed, 22))
 		distinct, dim := 1+r.IntN(12), 1+r.IntN(40)
