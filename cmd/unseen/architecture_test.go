@@ -331,6 +331,55 @@ func textsOf(t *testing.T, p goPackage) (texts []string) {
 	return texts
 }
 
+var (
+	raceReason = regexp.MustCompile(`racetest\.Skip\(t, "([^"]*)"`)
+	testBody   = regexp.MustCompile(`(?ms)^func (Test\w+)\(t \*testing\.T\) \{\n(.*?)^\}`)
+	namedTest  = regexp.MustCompile(`Test\w+`)
+	noneNeeded = regexp.MustCompile(`goroutine|runs nothing|stands for it`)
+)
+
+// A test that is kept from the race detector says which one has the same goroutines: that one exists, and is not kept
+// from it itself. Else it says that there are none, or which packages have them.
+func TestRaceReasons(t *testing.T) {
+	t.Parallel()
+	seen, reasons := map[string]bool{}, map[string]string{} // tests that the detector runs; reasons, by file
+	for _, p := range packagesOfModule(t) {
+		paths, err := filepath.Glob(filepath.Join(p.Dir, "*_test.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range paths {
+			raw, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, test := range testBody.FindAllStringSubmatch(string(raw), -1) {
+				before, _, _ := strings.Cut(test[2], "t.Run(") // what skips the whole test
+				if !strings.Contains(before, "racetest.Skip(") && !strings.Contains(before, "testing.Short()") {
+					seen[test[1]] = true
+				}
+			}
+			for _, reason := range raceReason.FindAllStringSubmatch(string(raw), -1) {
+				reasons[reason[1]] = path
+			}
+		}
+	}
+	if len(reasons) == 0 {
+		t.Fatal("no test is kept from the race detector")
+	}
+	for reason, path := range reasons {
+		names := namedTest.FindAllString(reason, -1)
+		if len(names) == 0 && !noneNeeded.MatchString(reason) {
+			t.Errorf("%s: %q does not say which test lets the race detector see its goroutines", path, reason)
+		}
+		for _, name := range names {
+			if !seen[name] {
+				t.Errorf("%s: %q, but the race detector does not run %s", path, reason, name)
+			}
+		}
+	}
+}
+
 // libraries are the packages that programs import.
 func libraries(t *testing.T) []goPackage {
 	t.Helper()
