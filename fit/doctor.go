@@ -247,11 +247,11 @@ type cellSum struct {
 	same          bool
 	pairs, links  int
 	weight, shown float64 // Σω, Σω·π̂
-	logged        int
 	loggedWeight  float64 // Σω over logged pairs
-	exposed       int
-	expected      float64 // Σπ̂ over logged pairs
-	variance      float64 // Σπ̂(1−π̂)
+	// over logged pairs, a linked one times its rate: where links are sampled more often than others, they count less
+	logged, exposed float64
+	expected        float64 // Σπ̂
+	variance        float64 // Σπ̂(1−π̂)
 }
 
 // tally adds up the training pairs by pair of fields. It needs only propensities, which are cheap and, unless they
@@ -357,14 +357,12 @@ func (d *diagnosis) add(c *cellSum, k int, s float64) float64 {
 	}
 	d.found.Support.Logged++
 	c.loggedWeight += w
-	if linked && p.Train.Rate[k] != 1 {
-		return pi // where links are sampled more often than others, they are left out: they were all shown
-	}
-	c.logged++
-	c.expected += pi
-	c.variance += pi * rest
+	times := loggedTimes(p.Train, k)
+	c.logged += times
+	c.expected += times * pi
+	c.variance += times * times * pi * rest
 	if p.Exposure[k] == risk.Exposed {
-		c.exposed++
+		c.exposed += times
 	}
 	return pi
 }

@@ -3,6 +3,7 @@ package fit
 import (
 	"math"
 
+	"unseen/graph"
 	"unseen/internal/kern"
 	"unseen/risk"
 )
@@ -34,6 +35,15 @@ var loggedGroups = [3]struct {
 	{"cross", func(c *cellSum) bool { return !c.same }},
 }
 
+// loggedTimes is how often a logged pair counts: a linked one as often as unlinked ones are sampled, so that as many
+// stand for each other.
+func loggedTimes(p *graph.Pairs, k int) float64 {
+	if p.Linked[k] {
+		return p.Rate[k]
+	}
+	return 1
+}
+
 // testLogs compares logged exposures with the propensities.
 func (d *diagnosis) testLogs() {
 	if d.found.Support.Logged == 0 || d.result.Propensity.Size() == 0 {
@@ -46,14 +56,13 @@ func (d *diagnosis) testLogs() {
 	}
 	for g, group := range loggedGroups {
 		test := LoggedTest{Group: group.name}
-		var exposed int
-		var expected, variance, unsure float64
+		var n, exposed, expected, variance, unsure float64
 		slope := make([]float64, len(place))
 		for _, c := range d.cells {
 			if !group.in(c) || c.logged == 0 {
 				continue
 			}
-			test.Pairs += c.logged
+			n += c.logged
 			exposed += c.exposed
 			if alone == nil {
 				expected += c.expected
@@ -61,23 +70,22 @@ func (d *diagnosis) testLogs() {
 				continue
 			}
 			pi, rest := kern.Sigmoid64(alone.logits[place[c.fieldPair]])
-			expected += float64(c.logged) * pi
-			variance += float64(c.logged) * pi * rest
-			slope[place[c.fieldPair]] = float64(c.logged) * pi * rest
+			expected += c.logged * pi
+			variance += c.logged * pi * rest
+			slope[place[c.fieldPair]] = c.logged * pi * rest
 		}
 		for i, a := range slope {
 			unsure += a * dot(alone.covariance[i*len(slope):(i+1)*len(slope)], slope)
 		}
-		if n := float64(test.Pairs); alone != nil && len(d.result.Posterior.terms) > 0 {
+		if test.Pairs = int(math.Round(n)); alone != nil && len(d.result.Posterior.terms) > 0 {
 			mean := alone.means[g]
 			expected, variance, unsure = n*mean.expected, n*mean.variance, n*n*mean.unsure
 		}
 		if test.Pairs == 0 || variance == 0 {
 			continue
 		}
-		n := float64(test.Pairs)
-		excess := float64(exposed) - expected
-		test.Shown, test.Expected, test.Z = float64(exposed)/n, expected/n, excess/math.Sqrt(variance)
+		excess := exposed - expected
+		test.Shown, test.Expected, test.Z = exposed/n, expected/n, excess/math.Sqrt(variance)
 		if alone != nil {
 			test.Allowing = excess / math.Sqrt(variance+unsure)
 		}

@@ -180,3 +180,37 @@ func TestCompleteLogTellsPropensities(t *testing.T) {
 		t.Errorf("π̂ is %.3f and %.3f, in truth %.3f and %.3f", s.MeanSame, s.MeanCross, same, cross)
 	}
 }
+
+// A complete log does not contradict a world that obeys, although most of what is linked there is in the sample and most
+// of what is not is left out of it.
+func TestCompleteLogAgrees(t *testing.T) {
+	t.Parallel()
+	for seed := uint64(1); seed <= 3; seed++ {
+		plan := world.Saturated()
+		plan.Seed, plan.BaseRate, plan.Threads = seed, .3, 1
+		w := must(world.New(t.Context(), world.Settings{Nodes: 300, Dim: 8, Fields: world.EvenFields(2),
+			Scenario: plan}))(t)
+		w = must(w.Linked(t.Context()))(t)
+		g := w.Graph()
+		everything := must(graph.AllPairs(g, graph.Universe{Before: g.Order()}, 0))(t)
+		all := must(w.Reveal(t.Context(), everything, 1))(t)
+		log := &sample.ExposureLog{}
+		for k := range all.Truth {
+			if o := all.Observation(k); o.Exposure == risk.Exposed {
+				log.Source, log.Target = append(log.Source, everything.Source[k]), append(log.Target,
+					everything.Target[k])
+				log.Exposed, log.Linked = append(log.Exposed, true), append(log.Linked, o.Linked)
+			}
+		}
+		d := must(sample.Prepare(t.Context(), g, sample.Options{Log: log, Origin: sample.Origin{
+			Plan: sample.Plan{Split: sample.Whole, Log: sample.Complete, PerLink: 1, Seed: seed}}}))(t)
+		r := mustFit(t, d.Problem, Settings{Seed: seed, Threads: 1, Doctor: QuickDoctor, Replicates: -1,
+			Starts: []float64{model.StartPropensity}})
+		for _, test := range r.Findings.Logged {
+			t.Logf("seed %d: %+v", seed, test)
+			if math.Abs(test.z()) > surprising {
+				t.Errorf("seed %d: the log contradicts a world that obeys: %+v", seed, test)
+			}
+		}
+	}
+}

@@ -326,15 +326,15 @@ func (a *refits) expect(ctx context.Context, blind *refit, v covariance) error {
 	}
 	each := func(f func(k, group int)) {
 		for k, e := range logs {
-			if e != risk.Exposed && e != risk.Unexposed || pairs.Linked[k] && pairs.Rate[k] != 1 {
+			if e != risk.Exposed && e != risk.Unexposed {
 				continue
 			}
 			f(k, 0)
 			f(k, 1+int(a.laplace.prior.group[a.cell[k]]))
 		}
 	}
-	each(func(_, g int) { count[g]++ })
-	each(func(k, g int) { means[g].Exposure[k] = float32(1 / count[g]) })
+	each(func(k, g int) { count[g] += loggedTimes(pairs, k) })
+	each(func(k, g int) { means[g].Exposure[k] = float32(loggedTimes(pairs, k) / count[g]) })
 	likelihood, err := blind.likelihood(ctx)
 	if err != nil {
 		return err
@@ -352,7 +352,7 @@ func (a *refits) expect(ctx context.Context, blind *refit, v covariance) error {
 	}
 	each(func(k, g int) {
 		pi, rest := kern.Sigmoid64(a.logit(blind.theta, k, float64(z[k])))
-		a.links.means[g].variance += pi * rest / count[g]
+		a.links.means[g].variance += loggedTimes(pairs, k) * pi * rest / count[g]
 	})
 	return nil
 }
