@@ -181,8 +181,8 @@ func TestCompleteLogTellsPropensities(t *testing.T) {
 	}
 }
 
-// A complete log does not contradict a world that obeys, although most of what is linked there is in the sample and most
-// of what is not is left out of it.
+// A complete log does not contradict a world that obeys, although most of what is linked there is
+// in the sample and most of what is not is left out of it.
 func TestCompleteLogAgrees(t *testing.T) {
 	t.Parallel()
 	for seed := uint64(1); seed <= 3; seed++ {
