@@ -67,8 +67,23 @@ func (c CPU) Sum(ctx context.Context, o *Objective, params []float32, grad []flo
 	return total, nil
 }
 
-// maxChunks bounds the partial gradients that are kept apart until they are added in order.
-const maxChunks = 256
+// maxChunks bounds the partial gradients that are kept apart until they are added in order. Those of more parameters
+// than manyParams, such as the factors of people, are fewer, with about chunkedParams numbers together, and are folded
+// more rarely: otherwise adding them up would take longer than computing them.
+const (
+	maxChunks     = 256
+	minChunks     = 16
+	manyParams    = 1 << 16
+	chunkedParams = 1 << 22
+)
+
+// chunking returns the number of partial gradients and of the stretches between folds for so many parameters.
+func chunking(params int) (chunks, fold int) {
+	if params <= manyParams {
+		return maxChunks, folded
+	}
+	return max(chunkedParams/params, minChunks), max(params/(8*stretch), folded)
+}
 
 // portion is what pairs in a row sum to.
 type portion struct {
@@ -82,7 +97,8 @@ func (c CPU) portions(ctx context.Context, o *Objective, params []float32, grad 
 	if len(params) < o.Size() || grad != nil && len(grad) < o.Size() {
 		return nil, fmt.Errorf("%w: %d parameters for models with %d", ErrShape, len(params), o.Size())
 	}
-	size := max((n+maxChunks-1)/maxChunks, stretch)
+	chunks, fold := chunking(o.Size())
+	size := max((n+chunks-1)/chunks, stretch)
 	size = (size + stretch - 1) / stretch * stretch
 	partial := make([]portion, (n+size-1)/size)
 	threads := kern.Threads(c.Threads)
@@ -110,7 +126,7 @@ func (c CPU) portions(ctx context.Context, o *Objective, params []float32, grad 
 			parts := o.add(w, count, params, sum, 1, true)
 			result.parts.Likelihood += parts.Likelihood
 			result.parts.Risk += parts.Risk
-			if from += count; number%folded == 0 || from == to {
+			if from += count; number%fold == 0 || from == to {
 				for i, g := range sum {
 					result.grad[i] += float64(g)
 				}

@@ -67,6 +67,9 @@ type Objective struct {
 	Held       bool           // masses held constant: no gradient flows through them
 	Floor      float64        // the least propensity that the risk sees
 	EvenRisk   bool           // the risk ignores inclusion weights, as in the paper
+	// ShownOnly learns ŷ from the pairs that are known to have been shown, linked or by the log, and π̂ from what is
+	// logged; in the place of the likelihood stand −a·log Ber(o; ŷ) and, weighted, −log Ber(a; π̂).
+	ShownOnly bool
 
 	// Scale is the size that each parameter is expected to have: optimisers work in units of it, so
 	// that the length of the vectors does not matter to them. nil means 1.

@@ -116,6 +116,59 @@ func TestSlopes(t *testing.T) {
 	}
 }
 
+// Under ShownOnly ŷ learns from shown pairs alone and π̂ from logged ones, whatever the other says.
+func TestShownSlopes(t *testing.T) {
+	t.Parallel()
+	rng := rand.New(rand.NewPCG(4, 2))
+	for _, sampling := range []Likelihood{CaseControl, Unweighted, Weighted} {
+		o := &Objective{LambdaL: 2, ShownOnly: true, Likelihood: sampling, Exposure: []risk.Exposure{}}
+		w := newWorkspace()
+		for k := range stretch {
+			w.z[k], w.s[k] = float32(rng.NormFloat64()*3), float32(rng.NormFloat64()*3)
+			w.linked[k] = rng.IntN(3) == 0
+			w.rate[k], w.weight[k] = min(rng.Float32()+1e-2, 1), rng.Float32()*4
+			w.exposure[k] = risk.Exposure(rng.IntN(4))
+		}
+		got := o.slopes(w, stretch, 1, true).Total()
+		value := func(k int, z, s float64) (v float64) {
+			rate, weight, a := 1., 1., w.exposure[k]
+			if sampling == CaseControl {
+				rate = float64(w.rate[k])
+			} else if sampling == Weighted {
+				weight = float64(w.weight[k])
+			}
+			y := 1 / (1 + math.Exp(-z))
+			switch sampled := y + rate*(1-y); {
+			case w.linked[k]:
+				v -= weight * math.Log(y/sampled)
+			case a == risk.Exposed || a == risk.Offered:
+				v -= weight * math.Log(rate*(1-y)/sampled)
+			}
+			pi := 1 / (1 + math.Exp(-s))
+			switch a {
+			case risk.Exposed:
+				v -= float64(w.weight[k]) * math.Log(pi)
+			case risk.Unexposed:
+				v -= float64(w.weight[k]) * math.Log(1-pi)
+			}
+			return 2 * v
+		}
+		total := 0.
+		for k := range stretch {
+			z, s := float64(w.z[k]), float64(w.s[k])
+			total += value(k, z, s)
+			const h = 1e-5
+			dz, ds := (value(k, z+h, s)-value(k, z-h, s))/(2*h), (value(k, z, s+h)-value(k, z, s-h))/(2*h)
+			if math.Abs(dz-float64(w.dz[k])) > 1e-5 || math.Abs(ds-float64(w.ds[k])) > 1e-5 {
+				t.Errorf("%v, pair %d: slopes %v and %v, want %v and %v", sampling, k, w.dz[k], w.ds[k], dz, ds)
+			}
+		}
+		if math.Abs(got-total) > 1e-5*total {
+			t.Errorf("%v: %v, want %v", sampling, got, total)
+		}
+	}
+}
+
 // smallSample is random nodes that every model can look at, and pairs of them.
 func smallSample(tb testing.TB, nodes, dim, pairs int, seed uint64) (model.Nodes, *graph.Pairs) {
 	tb.Helper()

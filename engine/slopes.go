@@ -97,6 +97,10 @@ func (o *Objective) slopes(w *workspace, n int, scale float32, values bool) Part
 			likelihood *= w.weight[k]
 		}
 		var dz, ds float32
+		if o.ShownOnly {
+			nll.sum += o.shown(w, k, likelihood, lambdaL*w.weight[k])
+			continue
+		}
 		if o.Exposure != nil && w.exposure[k] == risk.Offered {
 			nll.sum += w.offered(k, lambdaL, values)
 			continue
@@ -156,6 +160,39 @@ func (w *workspace) offered(k int, lambda float32, values bool) (value float64) 
 	w.dz[k], w.ds[k] = lambda*e, -lambda*e*w.pi[k]
 	if values {
 		value = float64(lambda) * kern.Softplus64(logit)
+	}
+	return value
+}
+
+// shown sets the slopes of a pair under ShownOnly and returns its value: of ŷ times lambda, under the case-control
+// likelihood with logit P(linked | sampled, shown) = z − log r, and of π̂ times weight. ŷ and π̂ have nothing to do with
+// one another here.
+func (o *Objective) shown(w *workspace, k int, lambda, weight float32) (value float64) {
+	linked, exposure := w.linked[k], risk.Unlogged
+	if o.Exposure != nil {
+		exposure = w.exposure[k]
+	}
+	w.dz[k], w.ds[k] = 0, 0
+	if linked || exposure == risk.Exposed || exposure == risk.Offered {
+		logit := float64(w.z[k])
+		if o.Likelihood == CaseControl {
+			logit -= math.Log(float64(w.rate[k]))
+		}
+		sign := 1.
+		if linked {
+			sign = -1
+		}
+		e, _ := kern.Sigmoid64(sign * logit)
+		w.dz[k] = float32(sign*e) * lambda
+		value = float64(lambda) * kern.Softplus64(sign*logit)
+	}
+	switch s := float64(w.s[k]); exposure {
+	case risk.Exposed:
+		w.ds[k] = -weight * w.rest[k]
+		value += float64(weight) * kern.Softplus64(-s)
+	case risk.Unexposed:
+		w.ds[k] = weight * w.pi[k]
+		value += float64(weight) * kern.Softplus64(s)
 	}
 	return value
 }

@@ -69,12 +69,12 @@ type adamState struct {
 	history     []Epoch
 }
 
-// trainer minimises an objective by Adam, over the pairs whose source is not held. It stops early by the
+// trainer minimises an objective by Adam, over the pairs that are not held. It stops early by the
 // likelihood of the validation objective, if there is one, and leaves the best parameters in the state.
 type trainer struct {
 	engine     engine.Engine
 	objective  *engine.Objective
-	held       func(source int32) bool // whose pairs are left out; nil: no source
+	held       sample.Holdout // which pairs are left out; nil: none
 	validation *engine.Objective
 	settings   AdamSettings
 	state      *adamState
@@ -132,7 +132,7 @@ const judgedPairs = 1 << 16
 
 // trains reports whether pair k is trained with.
 func (t *trainer) trains(k int) bool {
-	return t.held == nil || !t.held(t.objective.Pairs.Source[k])
+	return t.held == nil || !t.held(t.objective.Pairs.Source[k], t.objective.Pairs.Target[k])
 }
 
 // survey goes through the pairs before training.
@@ -147,9 +147,12 @@ func (t *trainer) survey() {
 	}
 	t.grad = make([]float32, t.objective.Size())
 	if t.settings.BySource {
-		t.starts = sample.Indices(p.Len(), func(k int) bool {
-			return (k == 0 || p.Source[k] != p.Source[k-1]) &&
-				t.trains(k)
+		t.starts = sample.Indices(p.Len(), func(k int) bool { // the first that is trained with of every source
+			trained := t.trains(k)
+			for l := k - 1; trained && l >= 0 && p.Source[l] == p.Source[k]; l-- {
+				trained = !t.trains(l)
+			}
+			return trained
 		})
 	}
 	most := min(t.count, judgedPairs)
@@ -203,7 +206,9 @@ func (t *trainer) batch(ctx context.Context, order []int32) (int, error) {
 		}
 		source := o.Pairs.Source
 		for k := first; k < len(source) && source[k] == source[first]; k++ {
-			t.members = append(t.members, k)
+			if t.trains(k) {
+				t.members = append(t.members, k)
+			}
 		}
 	}
 	if err := t.engine.Minibatch(ctx, o, t.members, state.params, t.grad); err != nil {

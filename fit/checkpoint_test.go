@@ -39,6 +39,9 @@ var resumables = map[string]Settings{
 	"search": {Method: "rw", Seed: 3, Threads: 1, Starts: []float64{.3, .6}, Link: "low-rank",
 		Adam:   AdamSettings{Epochs: 6, Batch: 8},
 		Search: Search{Points: 4, Axes: []Axis{{"rank", []float64{2, 3}}, {"lr", []float64{1e-3, 1e-2, 1e300}}}}},
+	"factors": {Method: "shown", Seed: 3, Threads: 1, Link: "factors",
+		Search: Search{Axes: []Axis{{"ridge", []float64{.5, 1}}, {"rank", []float64{1, 2}}}},
+		LBFGS:  LBFGSSettings{Iterations: 15}},
 	"bayes": {Method: "bayes", Seed: 3, Threads: 1, Starts: []float64{.3, .8}},
 	"terms": {Method: "bayes", Seed: 3, Threads: 1, Starts: []float64{.3, .8}, Replicates: 2,
 		Exposure: "fields+text+popularity"},
@@ -251,7 +254,7 @@ func TestCancelledAnywhere(t *testing.T) {
 				looks := 60
 				if cancelled > 0 {
 					looks = map[string]int{"adam": 2500, "lbfgs": 900, "search": 2500, "bayes": 700, "terms": 700,
-						"drawn": 1500, "whole": 600}[kind]
+						"drawn": 1500, "whole": 600, "factors": 900}[kind]
 				}
 				ctx := newCountdown(rng.IntN(looks))
 				r, err = Fit(ctx, p, s)

@@ -62,13 +62,19 @@ type Start struct {
 // Training then starts from several propensities: the scale of π is weakly identified, and what the
 // starts agree on can be trusted more.
 func Fit(ctx context.Context, p sample.Problem, s Settings) (*Result, error) {
-	s, err := s.WithDefaults()
+	s, err := s.For(p.Nodes).WithDefaults()
 	if err != nil {
 		return nil, err
 	}
 	warnings, err := p.Validate(s.Threads)
 	if err != nil {
 		return nil, err
+	}
+	if !model.NeedsVectors(s.Link) {
+		warnings = slices.DeleteFunc(warnings, func(w risk.Warning) bool { return w.Kind == sample.ZeroVectors })
+	} else if p.Nodes.Vectors == nil {
+		return nil, fmt.Errorf("%w: the nodes have no vectors; encode their texts first, or take the link model %s",
+			ErrData, factorsKind)
 	}
 	m, err := s.method()
 	if err != nil {
@@ -116,11 +122,17 @@ func fitObjective(ctx context.Context, p sample.Problem, m method, r *Result, re
 		return fmt.Errorf("%w: method dr needs pairs whose exposure is logged; log some, or use bayes", ErrData)
 	}
 	t := &training{ctx: ctx, problem: p, method: m, result: r, settings: s, recorder: recorder}
+	if m.shown {
+		var err error
+		if t.problem.Train, err = shownPairs(p); err != nil {
+			return err
+		}
+	}
 	if err := t.plan(); err != nil {
 		return err
 	}
 	starts := s.Starts
-	if r.Propensity.Size() == 0 {
+	if r.Propensity.Size() == 0 || m.shown { // the log alone says what π̂ is
 		starts = starts[:min(1, len(starts))]
 	}
 	if len(starts) == 0 {
@@ -231,7 +243,9 @@ func (t *training) use(s Settings) error {
 	}
 	o.Pairs, o.Exposure = t.problem.Train, t.problem.Exposure
 	square := MeanSquare(o.Link, o.Pairs)
-	o.Scale = scaleFor(o, square)
+	if o.Scale = scaleFor(o, square); ofFactors(s.Link) {
+		o.Scale = factorScale(o, square, s.Ridge)
+	}
 	o.Precision = precisionFor(o, square, s.Ridge, s.LambdaL, int64(o.Pairs.Len()))
 	t.using, t.objective = s, o
 	return nil
@@ -249,7 +263,7 @@ func (s Settings) objective(m method, link model.LinkModel, propensity model.Pro
 		LambdaL: s.LambdaL, LambdaR: max(s.LambdaR, 0), Likelihood: likelihood, Risk: m.risk, Floor: max(s.Floor, 0),
 		EvenRisk: s.EvenRisk == On,
 		// AP's masses are probabilities and bounded; those of the others are not.
-		Held: s.Through != On && m.risk != engine.RiskAP,
+		Held: s.Through != On && m.risk != engine.RiskAP, ShownOnly: m.shown,
 	}
 	if o.LambdaR == 0 {
 		o.Risk = engine.NoRisk
@@ -309,18 +323,21 @@ func (t *training) from(start float64, trial bool) (run, error) {
 	s, o := t.using, *t.objective
 	out := run{params: started(&o, start, s.Seed)}
 	var judge *engine.Objective
-	var held func(source int32) bool
+	var held sample.Holdout
 	trained := o.Pairs.Len()
 	if trial || s.Optimiser == "adam" {
-		var validation *graph.Pairs
-		validation, held = t.problem.SplitValidation()
-		if validation != nil {
+		var validation sample.Evidence
+		validation, held = t.validation()
+		if validation.Pairs != nil {
 			judged := o
-			judged.Pairs, judged.Exposure, judged.Risk, judged.Precision = validation, nil, engine.NoRisk, nil
+			judged.Pairs, judged.Exposure, judged.Risk, judged.Precision = validation.Pairs, nil, engine.NoRisk, nil
+			if o.ShownOnly {
+				judged.Exposure = validation.Exposure
+			}
 			judge = &judged
 		}
 		if held != nil {
-			trained -= validation.Len()
+			trained -= validation.Pairs.Len()
 		}
 		if s.Optimiser != "adam" { // which leaves them out where they are
 			rest := t.problem.TrainingWithout(held)
@@ -367,8 +384,12 @@ func weightsOf(link model.LinkModel) int {
 const sampledProducts = 2000
 
 // MeanSquare returns the mean of ‖h_i⊙h_j‖² over up to 2,000 pairs, evenly spaced: the size of what a diagonal
-// model's weights multiply, by which they are scaled and their prior is chosen; 0 for other models.
+// model's weights multiply, by which they are scaled and their prior is chosen; of factors that is the mean ‖h_j‖², and
+// for other models 0.
 func MeanSquare(link model.LinkModel, p *graph.Pairs) (meanSquare float64) {
+	if ofFactors(link.Kind()) {
+		return factorSquare(link, p)
+	}
 	count := weightsOf(link)
 	if count == 0 || p.Len() == 0 {
 		return 0
@@ -402,9 +423,16 @@ func scaleFor(o *engine.Objective, meanSquare float64) []float64 {
 }
 
 // precisionFor returns the precisions under which the weights of a diagonal model give z the prior variance ridge,
-// given MeanSquare, and which leave everything else free; nil for no ridge. The prior counts once, the pairs n times;
-// the objective is a mean over them.
+// given MeanSquare, and which leave everything else free; for factors see factorPriors. It is nil for no ridge. The
+// prior counts once, the pairs n times; the objective is a mean over them.
 func precisionFor(o *engine.Objective, meanSquare, ridge, lambda float64, pairs int64) []float64 {
+	if ridge > 0 && ofFactors(o.Link.Kind()) {
+		precision := append(factorPriors(o.Link, meanSquare, ridge), make([]float64, o.Propensity.Size())...)
+		for i := range precision {
+			precision[i] *= lambda / float64(pairs)
+		}
+		return precision
+	}
 	count := weightsOf(o.Link)
 	if ridge <= 0 || count == 0 {
 		return nil

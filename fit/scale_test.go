@@ -28,7 +28,7 @@ func TestTrainingLeavesHeldSourcesOut(t *testing.T) {
 	}
 	copied := p
 	validation, held := p.SplitValidation()
-	copied.Validation = validation
+	copied.Validation = validation.Pairs
 	rest := p.TrainingWithout(held)
 	copied.Train, copied.Exposure = rest.Pairs, rest.Exposure
 	for _, s := range []Settings{

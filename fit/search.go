@@ -56,7 +56,8 @@ var searchables = map[string]searchable{
 	"ridge": {about: "prior variance of z",
 		set: func(s *Settings, v float64) { s.Ridge = v },
 		idle: func(s Settings, _ method) string {
-			return unless(strings.HasPrefix(s.Link, "diagonal"), "the link model "+s.Link+" has no ridge")
+			return unless(strings.HasPrefix(s.Link, "diagonal") || ofFactors(s.Link),
+				"the link model "+s.Link+" has no ridge")
 		}},
 	"lr": {about: "Adam's learning rate",
 		set: func(s *Settings, v float64) { s.Adam.Rate = v }, idle: onlyAdam},
@@ -66,10 +67,11 @@ var searchables = map[string]searchable{
 		set: func(s *Settings, v float64) { s.LambdaR = orNone(v) }, idle: onlyRisk},
 	"floor": {about: "least propensity that the risk sees",
 		set: func(s *Settings, v float64) { s.Floor = orNone(v) }, idle: onlyRisk},
-	"rank": {about: "rank of the link model low-rank", whole: true,
+	"rank": {about: "rank of the link models low-rank and factors", whole: true,
 		set: func(s *Settings, v float64) { s.LinkOptions.Rank = int(v) },
 		idle: func(s Settings, _ method) string {
-			return unless(strings.HasPrefix(s.Link, "low-rank"), "the link model "+s.Link+" has no rank")
+			return unless(strings.HasPrefix(s.Link, "low-rank") || ofFactors(s.Link),
+				"the link model "+s.Link+" has no rank")
 		}},
 	"hidden": {about: "hidden units of the link model mlp", whole: true,
 		set: func(s *Settings, v float64) { s.LinkOptions.Hidden = int(v) },
@@ -235,7 +237,7 @@ func (t Trial) String() string {
 // plan draws the points to try, and makes sure that there are models for all of them.
 func (t *training) plan() error {
 	t.points = t.settings.Search.points(t.settings.Seed)
-	if validation, _ := t.problem.SplitValidation(); validation == nil && len(t.points) > 1 {
+	if validation, _ := t.validation(); validation.Pairs == nil && len(t.points) > 1 {
 		t.points = t.points[:1]
 		t.result.Warnings = append(t.result.Warnings,
 			risk.Warning{Kind: "search", Message: "there are no validation pairs to choose settings by, so the first " +

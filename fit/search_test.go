@@ -109,7 +109,7 @@ func TestSearchWithoutValidation(t *testing.T) {
 	p := checkpointProblem(t, 1)
 	_, held := sample.Problem{Train: p.Train}.SplitValidation()
 	var one int32
-	for held(one) {
+	for held(one, 0) {
 		one++
 	}
 	pairs := &graph.Pairs{Universe: p.Train.Universe}

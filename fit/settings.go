@@ -19,10 +19,11 @@ import (
 // To turn off what the preset sets, give a number below 0 (λ_R, the floor, the ridge, the replicates), or Off of a
 // Switch.
 type Settings struct {
-	Method string `json:"method"` // see Methods; "" means bayes
+	Method string `json:"method"` // see Methods; "" means bayes, of factors mle
 	Preset string `json:"preset"` // see Presets; "" means safe
 
-	Link        string            `json:"link"` // kind; "" means diagonal, or what the method needs
+	// Link is the kind of the link model; "" means what the method needs, factors for people and items, or diagonal.
+	Link        string            `json:"link"`
 	LinkOptions model.LinkOptions `json:"linkOptions"`
 	// Propensity is the kind of the propensity model; "" means field-matrix, or what the method needs.
 	Propensity        string                  `json:"propensity"`
@@ -129,6 +130,7 @@ type method struct {
 	propensity string
 	untrained  bool
 	bayes      bool
+	shown      bool // ŷ is learned from shown pairs alone
 }
 
 var methods = map[string]method{
@@ -138,6 +140,7 @@ var methods = map[string]method{
 		propensity: "constant"},
 	"cosine": {about: "the cosine of the vectors, without training", link: "cosine", propensity: "constant",
 		untrained: true},
+	"shown": {about: "pairs that are known to have been shown, linked or logged; the rest is ignored", shown: true},
 	"mle":   {about: "maximum likelihood of links and exposure together"},
 	"rw":    {about: "likelihood and the risk R_w", risk: engine.RiskW},
 	"pu":    {about: "likelihood and the risk R_PU", risk: engine.RiskPU},
@@ -195,6 +198,9 @@ func Presets() []string { return []string{"safe", "paper", "notebook"} }
 
 // WithDefaults returns the settings with everything filled in, or an error that names an invalid setting.
 func (s Settings) WithDefaults() (Settings, error) {
+	if s.Method == "" && ofFactors(s.Link) {
+		s.Method = "mle"
+	}
 	s.Method = methodOf(cmp.Or(s.Method, "bayes"))
 	s.Preset = cmp.Or(s.Preset, "safe")
 	s.Doctor = cmp.Or(s.Doctor, FullDoctor)
@@ -214,11 +220,14 @@ func (s Settings) WithDefaults() (Settings, error) {
 	s.Floor = cmp.Or(s.Floor, preset.Floor)
 	s.EvenRisk = cmp.Or(s.EvenRisk, preset.EvenRisk, Off)
 	s.Through = cmp.Or(s.Through, preset.Through, Off)
+	if ofFactors(s.Link) {
+		preset = preset.ofFactors()
+	}
 	s.Optimiser = cmp.Or(s.Optimiser, preset.Optimiser)
 	for _, axis := range preset.Search.Axes {
 		given := slices.ContainsFunc(s.Search.Axes, func(a Axis) bool { return a.Name == axis.Name })
 		if s.Optimiser == "lbfgs" && s.Ridge == 0 && !given && !m.bayes && !m.untrained &&
-			strings.HasPrefix(s.Link, "diagonal") {
+			(strings.HasPrefix(s.Link, "diagonal") || ofFactors(s.Link)) {
 			s.Search.Axes = append([]Axis{axis}, s.Search.Axes...)
 		}
 	}
@@ -242,6 +251,9 @@ func (s Settings) WithDefaults() (Settings, error) {
 		err = s.validateExposure(m)
 	}
 	if err != nil {
+		return s, err
+	}
+	if err := s.validateFactors(m); err != nil {
 		return s, err
 	}
 	return s, s.Search.validate(s, m)

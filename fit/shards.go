@@ -28,6 +28,9 @@ func (s Settings) Objective(n model.Nodes, x Extent) (*engine.Objective, error) 
 		return nil, err
 	}
 	switch {
+	case ofFactors(s.Link) || m.shown:
+		return nil, fmt.Errorf("%w: factors and the method shown are learned on one machine; use the link model "+
+			"diagonal and naive, mle, rw, pu, ap or dr", ErrSetting)
 	case m.bayes || m.untrained:
 		return nil, fmt.Errorf("%w: the method %s does not minimise a sum over pairs; use "+
 			"naive, mle, rw, pu, ap or dr", ErrSetting, s.Method)

@@ -21,6 +21,7 @@
 //	diagonal-field   the same + f[field_i, field_j]          learns exposure as relevance
 //	low-rank         z = (A·h_i)ᵀ(B·h_j) + b                 directed: z_ij ≠ z_ji
 //	mlp              z = v·SiLU(W·x + c) + b, x = (h_i⊙h_j, |h_i−h_j|), or h_i−h_j: directed
+//	factors          z = ⟨u_i, v_j + A·h_j⟩ + b_i + b_j + b  people and items, with vectors or without
 //	cosine           z = a·cos(h_i, h_j) + b                 a baseline that ranks without training
 //	…+bonus          any of them + a constant where the fields differ
 //

@@ -120,12 +120,12 @@ func ExampleNewLink() {
 	// Output:
 	// low-rank 5
 	// unsupported model: link model "bilinear";
-	// have cosine, diagonal, diagonal-field, low-rank, mlp, each with +bonus or without
+	// have cosine, diagonal, diagonal-field, factors, low-rank, mlp, each with +bonus or without
 }
 
 func ExampleLinkKinds() {
 	fmt.Println(strings.Join(model.LinkKinds(), " "))
-	// Output: cosine diagonal diagonal-field low-rank mlp
+	// Output: cosine diagonal diagonal-field factors low-rank mlp
 }
 
 func ExampleNewPropensity() {

@@ -98,6 +98,7 @@ var specimens = []specimen{
 	{"mlp directed", func(n Nodes) (PairModel, error) { return NewMLP(n, testHidden, true) },
 		func(n Nodes, p []float64, i, j int32) float64 { return wantMLP(n, p, i, j, true, false) }},
 	{"cosine", linkOf("cosine"), wantCosine},
+	{"factors", linkOf("factors"), wantFactors},
 	{"diagonal+bonus", linkOf("diagonal+bonus"), wantBonus(wantDiagonal)},
 	{"cosine+bonus", linkOf("cosine+bonus"), wantBonus(wantCosine)},
 
@@ -186,6 +187,22 @@ func wantMLP(n Nodes, p []float64, i, j int32, directed, fields bool) float64 {
 func wantCosine(n Nodes, p []float64, i, j int32) float64 {
 	a, b := vector(n, i), vector(n, j)
 	return p[0]*dot(a, b)/math.Sqrt(dot(a, a)*dot(b, b)) + p[1]
+}
+
+// wantFactors is for nodes that are source and target alike.
+func wantFactors(n Nodes, p []float64, i, j int32) float64 {
+	count, d, r := n.Len(), n.Dim(), testRank
+	u, v, a := p[int(i)*r:][:r], p[(count+int(j))*r:][:r], p[2*count*r:]
+	effects := a[r*d:]
+	z := effects[i] + effects[count+int(j)] + effects[2*count]
+	for k := range r {
+		factor := v[k]
+		if d > 0 {
+			factor += dot(a[k*d:][:d], vector(n, j))
+		}
+		z += u[k] * factor
+	}
+	return z
 }
 
 func wantBonus(inside formula) formula {

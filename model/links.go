@@ -8,7 +8,7 @@ import (
 
 // LinkOptions are the options of link models. Zero means the default.
 type LinkOptions struct {
-	Rank     int     `json:"rank,omitempty"`     // of low-rank; 16, or the vectors' dimension where that is less
+	Rank     int     `json:"rank,omitempty"`     // of low-rank and factors; 16, of low-rank at most the vectors' dimension
 	Hidden   int     `json:"hidden,omitempty"`   // units of mlp; 32
 	Directed bool    `json:"directed,omitempty"` // mlp: z_ij and z_ji differ
 	Bonus    float64 `json:"bonus,omitempty"`    // the logit that …+bonus adds across fields; .5
@@ -21,6 +21,7 @@ var linkKinds = map[string]func(Nodes, LinkOptions) (LinkModel, error){
 	"diagonal-field": func(n Nodes, _ LinkOptions) (LinkModel, error) { return NewDiagonal(n, true) },
 	"low-rank":       func(n Nodes, o LinkOptions) (LinkModel, error) { return NewLowRank(n, o.Rank) },
 	"mlp":            func(n Nodes, o LinkOptions) (LinkModel, error) { return NewMLP(n, o.Hidden, o.Directed) },
+	factorsKind:      func(n Nodes, o LinkOptions) (LinkModel, error) { return NewFactors(n, o.Rank) },
 	"cosine":         func(n Nodes, _ LinkOptions) (LinkModel, error) { return NewCosine(n) },
 }
 
@@ -49,6 +50,9 @@ func NewLink(kind string, n Nodes, options LinkOptions) (LinkModel, error) {
 	}
 	return link, nil
 }
+
+// NeedsVectors reports whether link models of a kind need the vectors of nodes. Factors are learned without.
+func NeedsVectors(kind string) bool { return strings.TrimSuffix(kind, bonusSuffix) != factorsKind }
 
 func sortedNames[V any](kinds map[string]V) []string {
 	var names []string

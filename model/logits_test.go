@@ -161,7 +161,7 @@ func TestManyGoroutinesGiveTheSameBits(t *testing.T) {
 	})
 }
 
-func TestDiagonalAllocatesNothing(t *testing.T) {
+func TestTrainingAllocatesNothing(t *testing.T) {
 	if racetest.Enabled {
 		t.Skip("under the race detector sync.Pool forgets at random")
 	}
@@ -171,8 +171,8 @@ func TestDiagonalAllocatesNothing(t *testing.T) {
 		}
 		rng := newRand(t, 1)
 		n := randomNodes(t, rng, 25, 37, 4, half)
-		for _, fieldAware := range []bool{false, true} {
-			m, err := NewDiagonal(n, fieldAware)
+		for _, kind := range []string{"diagonal", "diagonal-field", "factors"} {
+			m, err := NewLink(kind, n, LinkOptions{})
 			must(t, err)
 			params, grad := randomParams(rng, m), make([]float32, m.Size())
 			for name, b := range batches(rng, n.Len()) {
@@ -181,7 +181,7 @@ func TestDiagonalAllocatesNothing(t *testing.T) {
 					m.Logits(out, params, b)
 					m.Backward(grad, params, b, out)
 				}); count != 0 {
-					t.Errorf("%s, half=%v: %v allocations", name, half, count)
+					t.Errorf("%s, %s, half=%v: %v allocations", kind, name, half, count)
 				}
 			}
 		}
@@ -238,7 +238,7 @@ func TestRandomStartsFollowTheVectors(t *testing.T) {
 			b.Sources, b.Targets = append(b.Sources, i), append(b.Targets, i+1)
 		}
 		z := make([]float32, b.Len())
-		for _, kind := range []string{"low-rank", "mlp"} {
+		for _, kind := range []string{"low-rank", "mlp", "factors"} {
 			m, err := NewLink(kind, n, LinkOptions{})
 			must(t, err)
 			params := make([]float32, m.Size())
@@ -337,7 +337,7 @@ func TestDirection(t *testing.T) {
 	n.Fields[0], n.Fields[1] = 0, 1
 	there, back := Batch{[]int32{0}, []int32{1}}, Batch{[]int32{1}, []int32{0}}
 	for kind, directed := range map[string]bool{"diagonal": false, "diagonal-field": true, "low-rank": true,
-		"mlp": false, "cosine": false} {
+		"mlp": false, "cosine": false, "factors": true} {
 		m, err := NewLink(kind, n, LinkOptions{})
 		must(t, err)
 		params := randomParams(rng, m)

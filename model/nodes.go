@@ -11,7 +11,7 @@ import (
 
 // Nodes is what models may depend on of every node.
 type Nodes struct {
-	Vectors    *graph.Vectors
+	Vectors    *graph.Vectors // nil where no model asks; see NeedsVectors
 	Fields     []uint16
 	FieldCount int       // field indices run below this; 0 is the unknown field
 	Popularity []float32 // log(1 + in-degree among the training links); nil if no model asks
@@ -54,6 +54,14 @@ func (n Nodes) FieldMembers() (sources, targets [][]int32) {
 
 // Len returns the number of nodes.
 func (n Nodes) Len() int { return len(n.Fields) }
+
+// Dim returns the dimension of the vectors, 0 without.
+func (n Nodes) Dim() int {
+	if n.Vectors == nil {
+		return 0
+	}
+	return n.Vectors.Dim()
+}
 
 // MadeFor returns how many nodes a model of this package was made for; 0 where it looks at none.
 func MadeFor(m PairModel) int {

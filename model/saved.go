@@ -88,7 +88,8 @@ type savedPropensity interface {
 }
 
 var (
-	_ = []savedLink{(*Diagonal)(nil), (*LowRank)(nil), (*MLP)(nil), (*Cosine)(nil), (*CrossBonus)(nil)}
+	_ = []savedLink{(*Diagonal)(nil), (*LowRank)(nil), (*MLP)(nil), (*Cosine)(nil), (*Factors)(nil),
+		(*CrossBonus)(nil)}
 	_ = []savedPropensity{(*FieldMatrix)(nil), (*LowRankFields)(nil), (*FieldMLP)(nil), (*Known)(nil), (*Constant)(nil),
 		(*Covariates)(nil)}
 	_ = []InnerProduct{(*Diagonal)(nil), (*LowRank)(nil), (*innerCrossBonus)(nil)}
@@ -129,7 +130,7 @@ func (m Model) File() (*File, error) {
 		KeyFormat: formatName, KeyVersion: formatVersion,
 		KeyMethod: m.Method, KeySeed: strconv.FormatUint(m.Seed, 10), KeyDataChecksum: m.DataChecksum,
 		KeyLink: link.Kind(), KeyPropensity: propensity.Kind(),
-		KeyDim: strconv.Itoa(nodes.Vectors.Dim()), KeyFieldCount: strconv.Itoa(nodes.FieldCount),
+		KeyDim: strconv.Itoa(nodes.Dim()), KeyFieldCount: strconv.Itoa(nodes.FieldCount),
 	}}
 	documents := map[string]any{KeyLinkOptions: link.options(), KeyPropensityOptions: propensity.options()}
 	if nodes.FieldNames != nil {
@@ -307,9 +308,9 @@ func (f *File) check(n Nodes) error {
 	if err != nil {
 		return f.faulty(KeyDim, err)
 	}
-	if n.Vectors != nil && n.Vectors.Dim() != dim {
+	if n.Vectors != nil && n.Dim() != dim {
 		return fmt.Errorf("%w: %s: it is made for vectors of dimension %d, the nodes' have %d; encode the nodes "+
-			"as they were when it was fitted", ErrNodes, f.name(), dim, n.Vectors.Dim())
+			"as they were when it was fitted", ErrNodes, f.name(), dim, n.Dim())
 	}
 	count, err := strconv.Atoi(f.Metadata[KeyFieldCount])
 	if err != nil {

@@ -27,19 +27,18 @@ type Problem struct {
 	Echo float64
 }
 
-// Validate refuses what nothing can be learned from and warns of what little can be learned from. Of the threads 0
-// means all processors.
+// ZeroVectors is the kind of the warning that nodes have vectors of zeros.
+const ZeroVectors risk.WarningKind = "zero-vectors"
+
+// Validate refuses what nothing can be learned from and warns of what little can be learned from. Vectors that are
+// there must be right; whether a model needs them says model.NeedsVectors. Of the threads 0 means all processors.
 func (p Problem) Validate(threads int) ([]risk.Warning, error) {
 	if p.Train == nil || p.Train.Len() == 0 {
 		return nil, fmt.Errorf("%w: there are none; sample some from the graph", ErrData)
 	}
-	if p.Nodes.Vectors == nil {
-		return nil, fmt.Errorf("%w: the nodes have no vectors; encode their texts first", ErrData)
-	}
-	n := p.Nodes.Vectors.Len()
-	if len(p.Nodes.Fields) != n {
-		return nil, fmt.Errorf("%w: %d vectors and %d fields; they must be of the same nodes", ErrShape, n,
-			len(p.Nodes.Fields))
+	n := p.Nodes.Len()
+	if v := p.Nodes.Vectors; v != nil && v.Len() != n {
+		return nil, fmt.Errorf("%w: %d vectors and %d fields; they must be of the same nodes", ErrShape, v.Len(), n)
 	}
 	if p.Exposure != nil && len(p.Exposure) != p.Train.Len() {
 		return nil, fmt.Errorf("%w: %d exposures for %d training pairs", ErrShape, len(p.Exposure), p.Train.Len())
@@ -106,14 +105,17 @@ func (p Problem) checkNodes(used []bool, threads int) ([]risk.Warning, error) {
 		}
 		members[f]++
 	}
-	zero, example, bad := p.checkVectors(used, threads)
+	zero, example, bad := 0, -1, -1
+	if p.Nodes.Vectors != nil {
+		zero, example, bad = p.checkVectors(used, threads)
+	}
 	if bad >= 0 {
 		return nil, fmt.Errorf("%w: the vector of node %d holds a number that is not finite; encode it again or "+
 			"leave the node out", ErrData, bad)
 	}
 	var warnings []risk.Warning
 	if zero > 0 {
-		warnings = append(warnings, risk.Warning{Kind: "zero-vectors",
+		warnings = append(warnings, risk.Warning{Kind: ZeroVectors,
 			Message: fmt.Sprintf("%d nodes have a vector of zeros (the first is node %d): their links say nothing of "+
 				"the text; give them a text or leave them out", zero, example)})
 	}
@@ -186,37 +188,53 @@ func (p Problem) checkVectors(used []bool, threads int) (zero, example, bad int)
 	return zero, example, bad
 }
 
-// SplitValidation returns the validation pairs. Where there are none it copies the training pairs of a tenth of the
-// sources; held then says which sources these are, and is nil otherwise. The training pairs stay where they are: at
-// scale there is no room for another copy of them.
-func (p Problem) SplitValidation() (validation *graph.Pairs, held func(source int32) bool) {
+// Holdout says which training pairs are held out to validate by.
+type Holdout func(source, target int32) bool
+
+// SplitValidation returns the validation pairs, without exposures. Where there are none it copies the training pairs of
+// a tenth of the sources; held then says which pairs these are, and is nil otherwise. The training pairs stay where
+// they are: at scale there is no room for another copy of them.
+func (p Problem) SplitValidation() (validation Evidence, held Holdout) {
 	if p.Validation != nil && p.Validation.Len() > 0 {
-		return p.Validation, nil
+		return Evidence{Pairs: p.Validation}, nil
 	}
-	indices := Indices(p.Train.Len(), func(k int) bool { return heldOut(p.Train.Source[k]) })
-	if len(indices) == 0 || len(indices) == p.Train.Len() {
-		return nil, nil
-	}
-	return Evidence{Pairs: p.Train}.At(indices).Pairs, heldOut
+	return p.holdOut(func(source, _ int32) bool { return tenth(uint64(uint32(source))) })
 }
 
-// TrainingWithout copies the training pairs whose source is not held, for code that needs them in one place. If held is
-// nil, it returns all of them in place.
-func (p Problem) TrainingWithout(held func(source int32) bool) Evidence {
+// SplitPairs is SplitValidation for models that know a source by its own pairs alone: it copies a tenth of the training
+// pairs, of all sources.
+func (p Problem) SplitPairs() (validation Evidence, held Holdout) {
+	return p.holdOut(func(source, target int32) bool {
+		h := uint64(uint32(source))<<32 | uint64(uint32(target))
+		h = (h ^ h>>33) * 0xff51afd7ed558ccd
+		return tenth((h ^ h>>33) * 0xc4ceb9fe1a85ec53 >> 32)
+	})
+}
+
+func (p Problem) holdOut(held Holdout) (Evidence, Holdout) {
+	indices := Indices(p.Train.Len(), func(k int) bool { return held(p.Train.Source[k], p.Train.Target[k]) })
+	if len(indices) == 0 || len(indices) == p.Train.Len() {
+		return Evidence{}, nil
+	}
+	return p.Training().At(indices), held
+}
+
+// TrainingWithout copies the training pairs that are not held, for code that needs them in one place. If held is nil,
+// it returns all of them in place.
+func (p Problem) TrainingWithout(held Holdout) Evidence {
 	if held == nil {
 		return p.Training()
 	}
-	return p.Training().At(Indices(p.Train.Len(), func(k int) bool { return !held(p.Train.Source[k]) }))
+	return p.Training().At(Indices(p.Train.Len(), func(k int) bool {
+		return !held(p.Train.Source[k], p.Train.Target[k])
+	}))
 }
 
 // Training returns the training pairs with their exposures.
 func (p Problem) Training() Evidence { return Evidence{p.Train, p.Exposure} }
 
-// heldOut reports whether a source is held out: one in ten, the same ones every time.
-func heldOut(source int32) bool {
-	h := uint64(uint32(source)) * 0x9e3779b97f4a7c15
-	return h>>32%10 == 0
-}
+// tenth reports whether a number is one of a tenth of all, the same ones every time.
+func tenth(number uint64) bool { return number*0x9e3779b97f4a7c15>>32%10 == 0 }
 
 // Checksum names the data: a model or a checkpoint of other data is recognised by it. It covers
 // the pairs, the fields and the vectors of the nodes in the pairs.
@@ -230,18 +248,21 @@ func (p Problem) Checksum() string {
 		}
 		room = binary.LittleEndian.AppendUint64(room, x)
 	}
-	put(uint64(p.Nodes.Vectors.Len()))
-	put(uint64(p.Nodes.Vectors.Dim()))
+	put(uint64(p.Nodes.Len()))
+	put(uint64(p.Nodes.Dim()))
 	put(uint64(p.Nodes.FieldCount))
-	row := make([]float32, p.Nodes.Vectors.Dim())
+	row := make([]float32, p.Nodes.Dim())
 	bytes := make([]byte, 4*len(row))
-	seen := make([]bool, p.Nodes.Vectors.Len())
+	seen := make([]bool, p.Nodes.Len())
 	node := func(i int32) {
 		if seen[i] {
 			return
 		}
 		seen[i] = true
 		put(uint64(i)<<16 | uint64(p.Nodes.Fields[i]))
+		if len(row) == 0 {
+			return
+		}
 		p.Nodes.Vectors.Load(row, i)
 		h.Write(room)
 		room = room[:0]

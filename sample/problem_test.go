@@ -36,12 +36,12 @@ func worldProblem(t *testing.T, nodes, pairs int) Problem {
 func TestSplitValidation(t *testing.T) {
 	p := worldProblem(t, 500, 4000)
 	given := p.Validation
-	if v, held := p.SplitValidation(); v != given || held != nil {
+	if v, held := p.SplitValidation(); v.Pairs != given || held != nil {
 		t.Error("validation pairs that were given are not used")
 	}
 	p.Validation = nil
-	validation, held := p.SplitValidation()
-	rest := p.TrainingWithout(held)
+	kept, held := p.SplitValidation()
+	validation, rest := kept.Pairs, p.TrainingWithout(held)
 	train, exposure := rest.Pairs, rest.Exposure
 	if validation.Len()+train.Len() != p.Train.Len() || validation.Len() < p.Train.Len()/20 ||
 		len(exposure) != train.Len() {
@@ -50,7 +50,7 @@ func TestSplitValidation(t *testing.T) {
 	at := map[*graph.Pairs]int{}
 	for k, source := range p.Train.Source {
 		part := train
-		if held(source) {
+		if held(source, p.Train.Target[k]) {
 			part = validation
 		} else if exposure[at[train]] != p.Exposure[k] {
 			t.Fatalf("exposure of pair %d", k)

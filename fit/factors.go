@@ -1,0 +1,203 @@
+package fit
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"unseen/engine"
+	"unseen/graph"
+	"unseen/hint"
+	"unseen/model"
+	"unseen/risk"
+	"unseen/sample"
+)
+
+// factorsKind is the link model of people and items.
+const factorsKind = "factors"
+
+// ofFactors reports whether a link model of a kind learns factors of every node.
+func ofFactors(kind string) bool { return strings.HasPrefix(kind, factorsKind) }
+
+// For returns the settings with the link model and the method that suit the nodes, where both are left open: people and
+// items get factors, which bayes cannot learn, and so mle.
+func (s Settings) For(n model.Nodes) Settings {
+	m, err := s.method()
+	if s.Link == "" && n.Sources != nil && (s.Method == "" || err == nil && !m.bayes && m.link == "") {
+		s.Link = factorsKind
+	}
+	return s
+}
+
+// ofFactors returns a preset as it is for factors: trained on all pairs at once, since a minibatch would cost as much as
+// all nodes have numbers, with a ridge that the validation pairs choose, and from one start, since more would not tell
+// exposure from factors.
+func (s Settings) ofFactors() Settings {
+	s.Optimiser, s.Starts = "lbfgs", []float64{model.StartPropensity}
+	s.Search = Search{Axes: []Axis{{"ridge", []float64{.25, 1, 4}}}}
+	return s
+}
+
+// validateFactors refuses what factors cannot do.
+func (s Settings) validateFactors(m method) error {
+	if m.bayes && ofFactors(s.Link) {
+		return hint.Wrap(fmt.Errorf("%w: bayes has no posterior of the link model %s; it has one of diagonal alone",
+			ErrSetting, s.Link), "set %v to mle, or %v to diagonal", hint.Setting("method"), hint.Setting("link"))
+	}
+	return nil
+}
+
+// factorSquare is MeanSquare of factors: the mean ‖h_j‖² of some targets, which A multiplies; 1 where there is no A.
+func factorSquare(link model.LinkModel, p *graph.Pairs) float64 {
+	const sampled = 64
+	grad, params := make([]float32, link.Size()), make([]float32, link.Size())
+	from, to := 0, 0
+	for _, part := range link.(model.Layout).Parts() {
+		switch part.Name {
+		case "u": // ∂z/∂A is then h_j, in the first row
+			for i := 0; i < part.Size(); i += part.Shape[1] {
+				params[i] = 1
+			}
+		case "A":
+			to = from + part.Size()
+		}
+		if to > 0 {
+			break
+		}
+		from += part.Size()
+	}
+	if to == 0 || p.Len() == 0 {
+		return 1
+	}
+	square, pairs := 0., min(p.Len(), sampled)
+	for i := range pairs {
+		k := i * p.Len() / pairs
+		clear(grad[from:to])
+		link.Backward(grad, params, model.Batch{Sources: p.Source[k : k+1], Targets: p.Target[k : k+1]}, []float32{1})
+		for _, g := range grad[from:to] {
+			square += float64(g) * float64(g)
+		}
+	}
+	return max(square/float64(pairs), 1e-30)
+}
+
+// factorPriors returns the precision of every parameter of a link model with factors, under which ⟨u, v⟩ and ⟨u, A·h⟩
+// have the prior variance ridge each and an effect of a node has 1; b is free. A sum of r products of two normals of
+// precision p has the variance r/p².
+func factorPriors(link model.LinkModel, meanSquare, ridge float64) []float64 {
+	precisions := make([]float64, 0, link.Size())
+	for _, part := range link.(model.Layout).Parts() {
+		precision := 0.
+		switch part.Name {
+		case "u", "v":
+			precision = math.Sqrt(float64(part.Shape[1]) / ridge)
+		case "A":
+			precision = math.Sqrt(float64(part.Shape[0])/ridge) * meanSquare
+		case "b_source", "b_target":
+			precision = 1
+		}
+		for range part.Size() {
+			precisions = append(precisions, precision)
+		}
+	}
+	return precisions
+}
+
+// factorScale returns about how well every parameter is known: 1/√(prior precision + information), for optimisers to
+// work in units of it. Without it people with a thousand links and people with one would share a step.
+func factorScale(o *engine.Objective, meanSquare, ridge float64) []float64 {
+	if ridge <= 0 {
+		ridge = 1
+	}
+	// The gradient of Σz at 0 counts the pairs of every source and target, in their effects.
+	counts, none := make([]float32, o.Link.Size()), make([]float32, o.Link.Size())
+	ones := make([]float32, min(o.Pairs.Len(), 1<<12))
+	for k := range ones {
+		ones[k] = 1
+	}
+	for from := 0; from < o.Pairs.Len(); from += len(ones) {
+		to := min(from+len(ones), o.Pairs.Len())
+		o.Link.Backward(counts, none, model.Batch{Sources: o.Pairs.Source[from:to], Targets: o.Pairs.Target[from:to]},
+			ones)
+	}
+	at := map[string][]float32{}
+	for _, part := range o.Link.(model.Layout).Parts() {
+		at[part.Name], counts = counts[:part.Size()], counts[part.Size():]
+	}
+	const perPair = .125 // about ŷ(1−ŷ)
+	scale := factorPriors(o.Link, meanSquare, ridge)
+	rest := scale
+	for _, part := range o.Link.(model.Layout).Parts() {
+		for i := range part.Size() {
+			var information float64
+			switch part.Name {
+			case "u", "v":
+				rank := part.Shape[1]
+				count := at[map[string]string{"u": "b_source", "v": "b_target"}[part.Name]][i/rank]
+				information = float64(count) * math.Sqrt(ridge/float64(rank))
+			case "A":
+				information = float64(o.Pairs.Len()) * meanSquare / float64(part.Shape[1]) *
+					math.Sqrt(ridge/float64(part.Shape[0]))
+			default:
+				information = float64(at[part.Name][i])
+			}
+			rest[i] = 1 / math.Sqrt(rest[i]+perPair*information+1e-12)
+		}
+		rest = rest[part.Size():]
+	}
+	for size := o.Propensity.Size(); size > 0 && len(scale) < o.Size(); {
+		scale = append(scale, 1/math.Sqrt(1+perPair*float64(o.Pairs.Len())/float64(size)))
+	}
+	return scale
+}
+
+// validation returns the pairs that settings are chosen and training is stopped by, and which training pairs these are.
+// Of factors they are pairs of the same sources: a source that is not trained has none. A method that learns from shown
+// pairs is judged by such pairs, with their log.
+func (t *training) validation() (sample.Evidence, sample.Holdout) {
+	p := t.problem
+	if ofFactors(t.settings.Link) {
+		return p.SplitPairs()
+	}
+	if t.method.shown {
+		p.Validation = nil
+	}
+	return p.SplitValidation()
+}
+
+// shownPairs returns the training pairs as the method shown sees them. Every link is known to have been shown, but other
+// shown pairs only where they are logged. That is a case-control sample: unlinked pairs are kept with the probability
+// to be logged, which the share of links that are logged estimates.
+func shownPairs(p sample.Problem) (*graph.Pairs, error) {
+	var links, loggedLinks, others int
+	var rate float64 // of logged links
+	for k, linked := range p.Train.Linked {
+		shown := p.Exposure != nil && (p.Exposure[k] == risk.Exposed || p.Exposure[k] == risk.Offered)
+		switch {
+		case linked:
+			if links++; shown {
+				loggedLinks++
+				rate += p.Train.Rate[k]
+			}
+		case shown:
+			others++
+		}
+	}
+	if others == 0 {
+		return nil, hint.Wrap(fmt.Errorf("%w: no pair without a link is logged as shown, and the method shown learns "+
+			"from these and from links", ErrData), "log what was shown, or set %v to mle", hint.Setting("method"))
+	}
+	if loggedLinks == links || loggedLinks == 0 {
+		return p.Train, nil
+	}
+	share := float64(loggedLinks) / float64(links)
+	rate /= float64(loggedLinks)
+	pairs := *p.Train
+	pairs.Rate = make([]float64, p.Train.Len())
+	for k, own := range p.Train.Rate {
+		if pairs.Rate[k] = own * share; p.Exposure[k] == risk.Unlogged {
+			pairs.Rate[k] = rate * share
+		}
+	}
+	return &pairs, nil
+}
