@@ -168,6 +168,10 @@ func (c CPU) SumRectangle(ctx context.Context, n model.Nodes, p Predictor, r Rec
 		return Sums{}, fmt.Errorf("%w: a floor of %v; give a propensity from 0 to below 1", ErrUnsupported, r.Floor)
 	}
 	s := blockSums{Rectangle: r, nodes: n, inner: inner, params: p.LinkParams, terms: terms}
+	var err error
+	if s.rows, err = inner.Rows(p.LinkParams); err != nil {
+		return Sums{}, err
+	}
 	if terms.Fields == nil {
 		s.none = make([]float32, n.FieldCount)
 	}
@@ -211,6 +215,7 @@ type blockSums struct {
 	nodes  model.Nodes
 	inner  model.InnerProduct
 	params []float32 // of the link model
+	rows   *graph.Vectors
 	terms  model.ExposureTerms
 	none   []float32 // zeros for the fields, where they do not matter
 	right  []nodeSpan
@@ -262,7 +267,7 @@ func (s *blockSums) cut(nodes []int32, size int) (spans []nodeSpan) {
 
 // strip sums all blocks of some sources.
 func (s *blockSums) strip(ctx context.Context, from nodeSpan) (total Sums, err error) {
-	rows, fields := kern.MatrixOf(s.nodes.Vectors), s.nodes.FieldCount
+	rows, fields := kern.MatrixOf(s.rows), s.nodes.FieldCount
 	queries, err1 := kern.NewMatrix(len(from.nodes), rows.Dim())
 	block, err2 := kern.NewMatrix(blockBreadth, rows.Dim())
 	if err := cmp.Or(err1, err2); err != nil {

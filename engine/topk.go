@@ -14,7 +14,7 @@ import (
 //
 //	z_j = ⟨Vector, h_j⟩ + Offsets[field of j] + Slope·Values[j].
 type TargetSearch struct {
-	Targets *graph.Vectors // h, a row per target
+	Targets *graph.Vectors // h, a row per target; see model.InnerProduct
 	Fields  []uint16       // of every target; nil where no query has offsets
 	Values  []float32      // of every target, such as its popularity; nil where no query has a slope
 	Queries []SearchQuery

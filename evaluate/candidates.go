@@ -238,7 +238,10 @@ func (c *Candidates) Rank(ctx context.Context, j *fit.Judge, s RankSettings) ([]
 		}
 		out[k] = Standing{by, make(Ranking, len(c.sources)), make(Lists, len(c.sources))}
 	}
-	w := newScorer(c, j, s.Threads)
+	w, err := newScorer(c, j, s.Threads)
+	if err != nil {
+		return nil, err
+	}
 	rooms := make([]scorerRoom, s.Threads)
 	for from := 0; from < len(c.sources); from += rankedTogether {
 		sources := c.sources[from:min(from+rankedTogether, len(c.sources))]
@@ -293,7 +296,7 @@ type scorerRoom struct {
 	bins   bins
 }
 
-func newScorer(c *Candidates, j *fit.Judge, threads int) *scorer {
+func newScorer(c *Candidates, j *fit.Judge, threads int) (*scorer, error) {
 	n := c.g.Len()
 	w := &scorer{j: j, engine: engine.OrCPU(j.Engine, threads), fields: c.g.Fields(),
 		nodes: model.NodesOf(c.g), inside: make([]bool, n), all: make([]int32, n)}
@@ -311,15 +314,19 @@ func newScorer(c *Candidates, j *fit.Judge, threads int) *scorer {
 			w.first[f] = int32(i)
 		}
 	}
-	if _, inner := j.Link.(model.InnerProduct); inner {
-		w.search = engine.TargetSearch{Targets: c.g.Vectors(), Fields: w.fields, Blocks: true,
+	if inner, ok := j.Link.(model.InnerProduct); ok {
+		rows, err := inner.Rows(j.LinkParams)
+		if err != nil {
+			return nil, err
+		}
+		w.search = engine.TargetSearch{Targets: rows, Fields: w.fields, Blocks: true,
 			Scores: make([]float32, min(rankedTogether, len(c.sources))*n)}
 		for range min(rankedTogether, len(c.sources)) {
 			w.search.Queries = append(w.search.Queries, engine.SearchQuery{
-				Vector: make([]float32, c.g.Vectors().Dim()), Offsets: make([]float32, c.g.FieldCount())})
+				Vector: make([]float32, rows.Dim()), Offsets: make([]float32, c.g.FieldCount())})
 		}
 	}
-	return w
+	return w, nil
 }
 
 // multiply has the engine score all nodes as targets of some sources, if that takes inner products alone.

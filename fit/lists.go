@@ -239,11 +239,15 @@ func listsBy(ctx context.Context, e engine.Engine, p sample.Problem, rankers []m
 			popularity = r.Popularity
 		}
 	}
-	among, search, err := listTargets(p.Nodes, popularity, listCandidates)
+	rows, err := rankers[0].Link.(model.InnerProduct).Rows(rankers[0].Params) // which all of them share
 	if err != nil {
 		return nil, err
 	}
-	if search.Targets != p.Nodes.Vectors {
+	among, search, err := listTargets(p.Nodes, rows, popularity, listCandidates)
+	if err != nil {
+		return nil, err
+	}
+	if search.Targets != rows {
 		defer search.Targets.Close()
 	}
 	search.K, search.Scores = listLength, make([]float32, len(rankers)*len(among))
@@ -258,7 +262,7 @@ func listsBy(ctx context.Context, e engine.Engine, p sample.Problem, rankers []m
 			}
 		}
 		for _, r := range rankers {
-			q := engine.SearchQuery{Vector: make([]float32, p.Nodes.Vectors.Dim()),
+			q := engine.SearchQuery{Vector: make([]float32, rows.Dim()),
 				Offsets: make([]float32, p.Nodes.FieldCount), Slope: r.Slope, Skip: skip}
 			r.Link.(model.InnerProduct).Query(q.Vector, q.Offsets, r.Params, s.node)
 			search.Queries = append(search.Queries, q)
@@ -279,22 +283,23 @@ func listsBy(ctx context.Context, e engine.Engine, p sample.Problem, rankers []m
 }
 
 // listTargets returns the targets that lists are made of, ascending and so many at most, and a search among them.
-func listTargets(n model.Nodes, popularity []float32, most int) ([]int32, engine.TargetSearch, error) {
+func listTargets(n model.Nodes, rows *graph.Vectors, popularity []float32, most int) ([]int32, engine.TargetSearch,
+	error) {
 	among := spaced(n.Len(), min(n.Len(), most))
 	if n.Targets != nil { // people are in no list
 		among = sample.Column(n.Targets, spaced(len(n.Targets), min(len(n.Targets), most)))
 	}
-	search := engine.TargetSearch{Targets: n.Vectors, Fields: n.Fields, Values: popularity, Blocks: true}
+	search := engine.TargetSearch{Targets: rows, Fields: n.Fields, Values: popularity, Blocks: true}
 	if len(among) == n.Len() {
 		return among, search, nil
 	}
 	var err error
-	if search.Targets, err = graph.NewVectors(len(among), n.Vectors.Dim()); err != nil {
+	if search.Targets, err = graph.NewVectors(len(among), rows.Dim()); err != nil {
 		return nil, search, err
 	}
-	row := make([]float32, n.Vectors.Dim())
+	row := make([]float32, rows.Dim())
 	for at, j := range among {
-		n.Vectors.Load(row, j)
+		rows.Load(row, j)
 		if err := search.Targets.Set(int32(at), row); err != nil {
 			return nil, search, err
 		}

@@ -116,7 +116,7 @@ func TestListsBy(t *testing.T) {
 			t.Errorf("source %d has %d first, not what all link to", s.node, first)
 		}
 	}
-	among, search, err := listTargets(p.Nodes, popular.Popularity, 20)
+	among, search, err := listTargets(p.Nodes, p.Nodes.Vectors, popular.Popularity, 20)
 	if err != nil || len(among) != 20 || search.Targets.Len() != 20 {
 		t.Fatalf("%v: %d targets", err, len(among))
 	}
@@ -158,7 +158,7 @@ func TestListTargetsOfTwoSides(t *testing.T) {
 	}
 	n := model.Nodes{Vectors: v, Fields: make([]uint16, 10), FieldCount: 1, Targets: []int32{1, 4, 5, 8, 9}}
 	for most, want := range map[int]int{100: 5, 2: 2} {
-		among, search, err := listTargets(n, nil, most)
+		among, search, err := listTargets(n, n.Vectors, nil, most)
 		if err != nil || len(among) != want || search.Targets.Len() != want || slices.ContainsFunc(among,
 			func(j int32) bool { return !slices.Contains(n.Targets, j) }) {
 			t.Errorf("%v of %d at most, %v", among, most, err)

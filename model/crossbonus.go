@@ -5,6 +5,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"strings"
+
+	"unseen/graph"
 )
 
 // defaultBonus is what was measured to raise cross-field recall most for the recall it costs.
@@ -21,7 +23,7 @@ type CrossBonus struct {
 }
 
 // NewCrossBonus returns a link model of this package with a bonus for pairs of different fields. It
-// is an [InnerProduct] if the model is.
+// is an [InnerProduct], or a [VectorQuery], if the model is.
 func NewCrossBonus(inside LinkModel, bonus float64) (LinkModel, error) {
 	own, ok := inside.(savedLink)
 	if !ok || strings.HasSuffix(inside.Kind(), bonusSuffix) {
@@ -33,7 +35,10 @@ func NewCrossBonus(inside LinkModel, bonus float64) (LinkModel, error) {
 			defaultBonus)
 	}
 	m := &CrossBonus{own, own.madeFor(), bonus}
-	if inner, ok := inside.(InnerProduct); ok {
+	switch inner := inside.(type) {
+	case VectorQuery:
+		return &vectorCrossBonus{innerCrossBonus{m, inner}, inner}, nil
+	case InnerProduct:
 		return &innerCrossBonus{m, inner}, nil
 	}
 	return m, nil
@@ -81,15 +86,24 @@ type innerCrossBonus struct {
 	inner InnerProduct
 }
 
+// Rows are those of the model inside.
+func (m *innerCrossBonus) Rows(params []float32) (*graph.Vectors, error) { return m.inner.Rows(params) }
+
 // Query is that of the model inside, with the bonus on the offsets of other fields.
 func (m *innerCrossBonus) Query(q, offsets, params []float32, source int32) {
 	m.inner.Query(q, offsets, params, source)
 	m.addBonus(offsets, m.nodes.Fields[source])
 }
 
+// vectorCrossBonus is a bonus on a model that knows new sources by their vectors.
+type vectorCrossBonus struct {
+	innerCrossBonus
+	vectors VectorQuery
+}
+
 // QueryOf is Query for a vector and a field.
-func (m *innerCrossBonus) QueryOf(q, offsets, params, vector []float32, field uint16) {
-	m.inner.QueryOf(q, offsets, params, vector, field)
+func (m *vectorCrossBonus) QueryOf(q, offsets, params, vector []float32, field uint16) {
+	m.vectors.QueryOf(q, offsets, params, vector, field)
 	m.addBonus(offsets, field)
 }
 

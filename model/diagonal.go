@@ -3,6 +3,7 @@ package model
 import (
 	"math/rand/v2"
 
+	"unseen/graph"
 	"unseen/internal/kern"
 )
 
@@ -146,6 +147,9 @@ func (m *Diagonal) QueryOf(q, offsets, params, vector []float32, field uint16) {
 		}
 	}
 }
+
+// Rows are the nodes' vectors.
+func (m *Diagonal) Rows([]float32) (*graph.Vectors, error) { return m.nodes.Vectors, nil }
 
 func (m *Diagonal) madeFor() Nodes { return m.nodes }
 func (m *Diagonal) options() any   { return LinkOptions{} }

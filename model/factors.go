@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"runtime"
 
+	"unseen/graph"
 	"unseen/internal/kern"
 )
 
@@ -254,6 +255,44 @@ func (m *Factors) Backward(grad, params []float32, b Batch, dz []float32) {
 	}
 	g.b[0] += sum(dz)
 	runtime.KeepAlive(m)
+}
+
+// Rows are t_j = (v_j + A·h_j, b_j), and 0 of nodes that are no targets.
+func (m *Factors) Rows(params []float32) (*graph.Vectors, error) {
+	rows, err := graph.NewVectors(max(m.nodes.Len(), 1), m.rank+1)
+	if err != nil {
+		return nil, err
+	}
+	p, d := m.split(params), m.dim()
+	row, vector := make([]float32, m.rank+1), make([]float32, d)
+	for node := range int32(m.nodes.Len()) {
+		j := m.targets.of(node)
+		if j < 0 {
+			continue
+		}
+		copy(row, m.row(p.v, j))
+		row[m.rank] = p.target[j]
+		if m.rows != nil {
+			m.rows.Load(vector, int(node))
+			for k := range m.rank {
+				row[k] += dotOf(p.a[k*d:(k+1)*d], vector)
+			}
+		}
+		if err := rows.Set(node, row); err != nil {
+			return nil, fmt.Errorf("the factors of node %d: %w", node, err)
+		}
+	}
+	return rows, nil
+}
+
+// Query sets q = (u_i, 1); every field's offset is b_i + b.
+func (m *Factors) Query(q, offsets, params []float32, source int32) {
+	p, i := m.split(params), m.sources.of(source)
+	copy(q[:m.rank], m.row(p.u, i))
+	q[m.rank] = 1
+	for g := range offsets[:m.nodes.FieldCount] {
+		offsets[g] = p.source[i] + p.b[0]
+	}
 }
 
 func (m *Factors) madeFor() Nodes { return m.nodes }

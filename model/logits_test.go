@@ -355,26 +355,37 @@ func TestRetrievalAgreesWithLogits(t *testing.T) {
 		rng := newRand(t, 9)
 		n := randomNodes(t, rng, 25, 37, 4, half)
 		for _, kind := range []string{"diagonal", "diagonal-field", "low-rank", "diagonal+bonus",
-			"diagonal-field+bonus", "low-rank+bonus"} {
+			"diagonal-field+bonus", "low-rank+bonus", "factors", "factors+bonus"} {
 			m, err := NewLink(kind, n, LinkOptions{})
 			must(t, err)
 			params := randomParams(rng, m)
-			q, offsets := make([]float32, 37), make([]float32, 4)
+			rows, err := m.(InnerProduct).Rows(params)
+			must(t, err)
+			q, offsets := make([]float32, rows.Dim()), make([]float32, 4)
 			for i := range int32(n.Len()) {
 				m.(InnerProduct).Query(q, offsets, params, i)
 				var b Batch
 				var want []float64
 				for j := range int32(n.Len()) {
 					b.Sources, b.Targets = append(b.Sources, i), append(b.Targets, j)
-					want = append(want, dot(widened(q), vector(n, j))+float64(offsets[n.Fields[j]]))
+					want = append(want, dot(widened(q), vector(Nodes{Vectors: rows}, j))+float64(offsets[n.Fields[j]]))
 				}
 				z := make([]float32, b.Len())
 				m.Logits(z, params, b)
 				wantClose(t, kind, z, want, 1e-5)
+				byVector, ok := m.(VectorQuery)
+				if ok == strings.HasPrefix(kind, "factors") {
+					t.Fatalf("%s judges new sources by their vectors: %v", kind, ok)
+				} else if !ok {
+					continue
+				}
+				if rows != n.Vectors {
+					t.Fatalf("the rows of %s are not the vectors", kind)
+				}
 				again, others := make([]float32, 37), make([]float32, 4)
 				row := make([]float32, 37)
 				n.Vectors.Load(row, i)
-				m.(InnerProduct).QueryOf(again, others, params, row, n.Fields[i])
+				byVector.QueryOf(again, others, params, row, n.Fields[i])
 				if !slices.Equal(again, q) || !slices.Equal(others, offsets) {
 					t.Errorf("%s: the query of node %d is another by its vector and field", kind, i)
 				}

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"runtime"
 
+	"unseen/graph"
 	"unseen/internal/kern"
 )
 
@@ -168,6 +169,9 @@ func (m *LowRank) QueryOf(q, offsets, params, vector []float32, _ uint16) {
 		offsets[g] = bias[0]
 	}
 }
+
+// Rows are the nodes' vectors.
+func (m *LowRank) Rows([]float32) (*graph.Vectors, error) { return m.nodes.Vectors, nil }
 
 func (m *LowRank) madeFor() Nodes { return m.nodes }
 func (m *LowRank) options() any   { return LinkOptions{Rank: m.rank} }

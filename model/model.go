@@ -4,6 +4,8 @@ import (
 	"errors"
 	"math"
 	"math/rand/v2"
+
+	"unseen/graph"
 )
 
 // Errors of this package wrap one of these.
@@ -54,16 +56,23 @@ type PropensityModel interface {
 // StartPropensity is where training starts by default: π̂ = .3, from which neither end of [0, 1] attracts.
 const StartPropensity = .3
 
-// InnerProduct is a link model whose logit is an inner product with the target's vector,
+// InnerProduct is a link model whose logit is an inner product with a row of the target,
 //
-//	z_ij = ⟨q_i, h_j⟩ + offsets[field_j],
+//	z_ij = ⟨q_i, t_j⟩ + offsets[field_j],
 //
-// so that the best targets of a source are found by maximum inner-product search over the unchanged
-// vectors: training changes only the query, never an index over them.
+// so that the best targets of a source are found by maximum inner-product search over the rows.
 type InnerProduct interface {
-	// Query sets q, of the vectors' dimension, and offsets, one per field, for a source.
+	// Rows returns the rows t under the parameters, one per node. Of [VectorQuery] they are the nodes' own vectors,
+	// whatever the parameters. Others make them anew at every call, so keep them; they are not to be closed.
+	Rows(params []float32) (*graph.Vectors, error)
+	// Query sets q, of the rows' dimension, and offsets, one per field, for a source.
 	Query(q, offsets, params []float32, source int32)
-	// QueryOf is Query for a source that is not among the nodes, by its vector and field.
+}
+
+// VectorQuery is an inner product with the unchanged vectors h_j: training changes only the query, never an index over
+// them. A source that is not among the nodes has a query too, by its vector and field.
+type VectorQuery interface {
+	InnerProduct
 	QueryOf(q, offsets, params, vector []float32, field uint16)
 }
 

@@ -92,7 +92,8 @@ var (
 		(*CrossBonus)(nil)}
 	_ = []savedPropensity{(*FieldMatrix)(nil), (*LowRankFields)(nil), (*FieldMLP)(nil), (*Known)(nil), (*Constant)(nil),
 		(*Covariates)(nil)}
-	_ = []InnerProduct{(*Diagonal)(nil), (*LowRank)(nil), (*innerCrossBonus)(nil)}
+	_ = []VectorQuery{(*Diagonal)(nil), (*LowRank)(nil), (*vectorCrossBonus)(nil)}
+	_ = []InnerProduct{(*Factors)(nil), (*innerCrossBonus)(nil)}
 	_ = []DensePropensity{(*FieldMatrix)(nil), (*LowRankFields)(nil), (*Constant)(nil), (*Covariates)(nil)}
 	_ = []tabular{(*Known)(nil), (*Covariates)(nil)}
 )

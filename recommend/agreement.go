@@ -43,8 +43,9 @@ func withPopularity(m model.Model, g *graph.Graph) model.Model {
 
 // checkMembers refuses members that do not fit the graph.
 func (r *Recommender) checkMembers() error {
-	if _, inner := r.model.Link.(model.InnerProduct); r.members != nil && !inner {
-		return fmt.Errorf("%w: %d assumptions with a %s link model, which is no inner product; fit a diagonal one",
+	if r.members != nil && (r.ranker.rows == nil || r.ranker.rows != r.published.rows) { // they share one search
+		return fmt.Errorf("%w: %d assumptions with a %s link model, which is no inner product with vectors; fit a diagonal "+
+			"one",
 			ErrModel, len(r.members), r.model.Link.Kind())
 	}
 	for _, by := range r.members {
@@ -87,10 +88,10 @@ func (r *Recommender) agreement(q Query, pool []int32) *Agreement {
 }
 
 // logits returns what a ranker makes of a few targets of a source. It is for members, which are inner products.
-func (r *Recommender) logits(by model.Ranker, s Source, targets []int32) []float32 {
+func (r *Recommender) logits(by ranking, s Source, targets []int32) []float32 {
 	q, _ := r.query(by, s)
 	z := make([]float32, len(targets))
-	kern.Dots(z, q.Vector, kern.MatrixOf(r.nodes.Vectors), targets)
+	kern.Dots(z, q.Vector, kern.MatrixOf(by.rows), targets)
 	for k, j := range targets {
 		z[k] += q.Offsets[r.nodes.Fields[j]]
 		if by.Slope != 0 {

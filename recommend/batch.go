@@ -7,7 +7,6 @@ import (
 
 	"unseen/engine"
 	"unseen/internal/kern"
-	"unseen/model"
 )
 
 // Row is the list of one source among many, best first.
@@ -50,13 +49,13 @@ func (r *Recommender) Batch(ctx context.Context, sources []int32, q Query) ([]Ro
 		}
 		if r.members != nil { // the scores are not z
 			for k := range part {
-				part[k].Logits = r.logits(r.model.Published(), r.Node(part[k].Source), part[k].Targets)
+				part[k].Logits = r.logits(r.published, r.Node(part[k].Source), part[k].Targets)
 			}
 		}
 		if r.naive == nil {
 			continue
 		}
-		if err := r.batch(ctx, part, r.naive.Published(), q, func(row *Row, hits []engine.Hit) {
+		if err := r.batch(ctx, part, r.baseline, q, func(row *Row, hits []engine.Hit) {
 			place := make(map[int32]int32, len(hits))
 			for k, h := range hits {
 				place[h.Target] = int32(k + 1)
@@ -73,12 +72,12 @@ func (r *Recommender) Batch(ctx context.Context, sources []int32, q Query) ([]Ro
 }
 
 // batch finds the best of some sources by one ranker.
-func (r *Recommender) batch(ctx context.Context, rows []Row, by model.Ranker, q Query,
+func (r *Recommender) batch(ctx context.Context, rows []Row, by ranking, q Query,
 	keep func(*Row, []engine.Hit)) error {
-	if _, inner := by.Link.(model.InnerProduct); !inner {
+	if by.rows == nil {
 		return r.oneByOne(ctx, rows, by, q, keep)
 	}
-	search := engine.TargetSearch{Targets: r.nodes.Vectors, Fields: r.nodes.Fields, Values: by.Popularity, K: q.K}
+	search := engine.TargetSearch{Targets: by.rows, Fields: r.nodes.Fields, Values: by.Popularity, K: q.K}
 	for k := range rows {
 		source := r.Node(rows[k].Source)
 		query, _ := r.query(by, source)
@@ -113,7 +112,7 @@ func (r *Recommender) skipped(s Source, linked bool) (skip []int32) {
 }
 
 // oneByOne is batch for models that are no inner product.
-func (r *Recommender) oneByOne(ctx context.Context, rows []Row, by model.Ranker, q Query,
+func (r *Recommender) oneByOne(ctx context.Context, rows []Row, by ranking, q Query,
 	keep func(*Row, []engine.Hit)) error {
 	room := r.rooms.Get().(*room)
 	defer r.rooms.Put(room)

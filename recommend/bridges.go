@@ -12,7 +12,6 @@ import (
 	"unseen/engine"
 	"unseen/graph"
 	"unseen/internal/kern"
-	"unseen/model"
 	"unseen/progress"
 )
 
@@ -72,8 +71,8 @@ func (r *Recommender) Bridges(ctx context.Context, s BridgeSettings) ([]Bridge, 
 	if r.naive == nil {
 		return nil, fmt.Errorf("%w: bridges are gaps between two models; give a naive one as well", ErrModel)
 	}
-	for _, m := range []model.Model{r.model, *r.naive} {
-		if _, ok := m.Link.(model.InnerProduct); !ok {
+	for _, m := range []ranking{r.published, r.baseline} {
+		if m.rows == nil {
 			return nil, fmt.Errorf("%w: bridges need every pair, and a %s model is too slow for that; fit a "+
 				"diagonal or low-rank one", ErrModel, m.Link.Kind())
 		}
@@ -144,8 +143,8 @@ func (b *bridgeSums) add(ctx context.Context, sources []int32) error {
 	r := b.r
 	n, fields := r.g.Len(), r.g.FieldCount()
 	expected, best := [2][]float64{}, make([][][]bridgePair, len(sources))
-	for which, m := range []model.Ranker{r.model.Published(), r.naive.Published()} {
-		search := engine.TargetSearch{Targets: r.nodes.Vectors, Fields: r.nodes.Fields, Blocks: true,
+	for which, m := range []ranking{r.published, r.baseline} {
+		search := engine.TargetSearch{Targets: m.rows, Fields: r.nodes.Fields, Blocks: true,
 			Scores: make([]float32, len(sources)*n)}
 		for _, i := range sources {
 			q, _ := r.query(m, r.Node(i))

@@ -36,11 +36,15 @@ func (r *Recommender) diversify(ctx context.Context, room *room, order []float32
 		relevance[k] = probability(j)
 		top = math.Max(top, relevance[k])
 	}
+	rows := r.nodes.Vectors
+	if rows == nil {
+		rows = r.published.rows // learned factors, where there is nothing else to compare
+	}
 	vectors := make([][]float32, len(pool))
 	norms := make([]float64, len(pool))
 	for k, j := range pool {
-		vectors[k] = make([]float32, r.nodes.Vectors.Dim())
-		r.nodes.Vectors.Load(vectors[k], j)
+		vectors[k] = make([]float32, rows.Dim())
+		rows.Load(vectors[k], j)
 		norms[k] = math.Sqrt(product(vectors[k], vectors[k]))
 		if top > 0 {
 			relevance[k] /= top

@@ -23,7 +23,7 @@ func (r *Recommender) fast(ctx context.Context, q Query) (list *List, found bool
 	if !ok || !query.Even() || query.Slope != 0 || count+len(query.Skip) > engine.MaxSketchHits || candidates < 1 {
 		return nil, false, nil
 	}
-	lists, err := r.engine.TopK(ctx, engine.TargetSearch{Targets: r.nodes.Vectors, Queries: []engine.SearchQuery{query},
+	lists, err := r.engine.TopK(ctx, engine.TargetSearch{Targets: r.ranker.rows, Queries: []engine.SearchQuery{query},
 		K: count, Sketch: r.sketch})
 	if err != nil {
 		return nil, false, err
@@ -41,7 +41,7 @@ func (r *Recommender) fast(ctx context.Context, q Query) (list *List, found bool
 	list = r.newList(q, candidates)
 	list.Approximate = true
 	if r.members != nil {
-		at.logits = r.logits(r.model.Published(), q.Source, pool[:len(hits)])
+		at.logits = r.logits(r.published, q.Source, pool[:len(hits)])
 		list.Agreement = r.agreement(q, pool)
 	}
 	list.Items, err = r.describe(ctx, q, chosen, at)

@@ -119,11 +119,11 @@ const mostIndexFields = 8192
 
 // index says how to search with the model, and returns the arrays that make a query.
 func (r *Recommender) index() (*Index, []namedArray, error) {
-	inner, ok := r.model.Link.(model.InnerProduct)
+	inner, ok := r.model.Link.(model.VectorQuery)
 	layout, named := r.model.Link.(model.Layout)
 	if !ok || !named {
-		return nil, nil, fmt.Errorf("%w: a %s model is no inner product, which is what an index searches by; fit a "+
-			"diagonal or low-rank one", ErrModel, r.model.Link.Kind())
+		return nil, nil, fmt.Errorf("%w: a %s model is no inner product with vectors, which is what an index searches by; "+
+			"fit a diagonal or low-rank one", ErrModel, r.model.Link.Kind())
 	}
 	arrays := map[string]array{}
 	at := 0

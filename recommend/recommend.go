@@ -73,16 +73,18 @@ type Recommender struct {
 	g       *graph.Graph
 	nodes   model.Nodes
 	model   model.Model
-	ranker  model.Ranker   // what lists are ordered by
-	members []model.Ranker // what each assumption alone would order them by; nil where there is one
+	ranker  ranking   // what lists are ordered by
+	members []ranking // what each assumption alone would order them by; nil where there is one
 	naive   *model.Model
-	encoder TextEncoder
-	texts   func(i int32) (encode.Text, error)
-	threads int
-	engine  engine.Engine
-	cells   map[[2]uint16]fit.CellFinding
-	class   fit.Class
-	lists   *fit.ListFindings
+	// what they would be ordered by with the published ŷ alone, and by the naive model, if there is one
+	published, baseline ranking
+	encoder             TextEncoder
+	texts               func(i int32) (encode.Text, error)
+	threads             int
+	engine              engine.Engine
+	cells               map[[2]uint16]fit.CellFinding
+	class               fit.Class
+	lists               *fit.ListFindings
 	// of the logits of π̂, where they depend on more than fields
 	terms  *model.ExposureTerms
 	sketch *engine.Sketch // nil unless fast
@@ -92,12 +94,11 @@ type Recommender struct {
 // New makes a recommender. The graph must be the one that the model was fitted to, or one with the same fields
 // and vectors of the same kind.
 func New(g *graph.Graph, m model.Model, o Options) (*Recommender, error) {
-	if g.Vectors() == nil {
+	if g.Vectors() == nil && model.NeedsVectors(m.Link.Kind()) {
 		return nil, fmt.Errorf("%w: the graph has no vectors; encode its texts first", ErrModel)
 	}
 	m = withPopularity(m, g)
-	r := &Recommender{g: g, nodes: model.NodesOf(g), model: m, ranker: m.Ranker(), members: m.Rankers(),
-		naive: o.Naive, encoder: o.Encoder, texts: o.Document,
+	r := &Recommender{g: g, nodes: model.NodesOf(g), model: m, naive: o.Naive, encoder: o.Encoder, texts: o.Document,
 		threads: kern.Threads(o.Threads), engine: engine.OrCPU(o.Engine, o.Threads),
 		cells: map[[2]uint16]fit.CellFinding{}, class: fit.NotChecked}
 	if len(m.Findings) > 0 {
@@ -110,15 +111,15 @@ func New(g *graph.Graph, m model.Model, o Options) (*Recommender, error) {
 			r.cells[[2]uint16{c.Source, c.Target}] = c
 		}
 	}
-	if err := r.checkMembers(); err != nil {
+	if err := r.rank(); err != nil {
 		return nil, err
 	}
 	if terms, dense := model.TermsOf(m.Propensity, m.PropensityParams); dense && !terms.ByFields() {
 		r.terms = &terms
 	}
-	if o.Fast && !g.TwoSided() {
+	if o.Fast && !g.TwoSided() && r.ranker.rows != nil {
 		var err error
-		if r.sketch, err = engine.NewSketch(r.nodes.Vectors, r.threads); err != nil {
+		if r.sketch, err = engine.NewSketch(r.ranker.rows, r.threads); err != nil {
 			return nil, fmt.Errorf("%w: its vectors cannot be copied for fast queries: %w", ErrModel, err)
 		}
 	}
@@ -132,6 +133,31 @@ func New(g *graph.Graph, m model.Model, o Options) (*Recommender, error) {
 		return out
 	}
 	return r, nil
+}
+
+// rank prepares what lists are ordered by.
+func (r *Recommender) rank() (err error) {
+	if r.published, err = newRanking(r.model.Published()); err != nil {
+		return err
+	}
+	if r.ranker = r.published; len(r.model.Members) > 1 {
+		if r.ranker, err = newRanking(r.model.Ranker()); err != nil {
+			return err
+		}
+	}
+	for _, by := range r.model.Rankers() {
+		member, err := newRanking(by)
+		if err != nil {
+			return err
+		}
+		r.members = append(r.members, member)
+	}
+	if r.naive != nil {
+		if r.baseline, err = newRanking(r.naive.Published()); err != nil {
+			return fmt.Errorf("the naive model: %w", err)
+		}
+	}
+	return r.checkMembers()
 }
 
 // Graph returns the graph.
@@ -154,6 +180,9 @@ func (r *Recommender) HasNaive() bool { return r.naive != nil }
 
 // open refuses to go on when the vectors are gone.
 func (r *Recommender) open() error {
+	if r.nodes.Vectors == nil {
+		return nil
+	}
 	if have := r.nodes.Vectors.Len(); have < r.g.Len() {
 		return fmt.Errorf("%w: %d of %d are left; close the network after the last query", ErrClosed, have, r.g.Len())
 	}
@@ -253,9 +282,13 @@ func (r *Recommender) comparable(vector []float32) error {
 	if err := r.open(); err != nil {
 		return err
 	}
-	if len(vector) != r.nodes.Vectors.Dim() {
+	if _, ok := r.model.Link.(model.VectorQuery); !ok && r.published.rows != nil {
+		return fmt.Errorf("%w: a %s model knows sources by their links, not by texts or vectors; ask for a source of "+
+			"the dataset", ErrQuery, r.model.Link.Kind())
+	}
+	if len(vector) != r.nodes.Dim() {
 		return fmt.Errorf("%w: a vector of %d numbers, the nodes' have %d; encode it as they were", ErrQuery,
-			len(vector), r.nodes.Vectors.Dim())
+			len(vector), r.nodes.Dim())
 	}
 	return nil
 }
@@ -461,7 +494,7 @@ func (r *Recommender) exact(ctx context.Context, q Query) (*List, error) {
 		return nil, err
 	}
 	if r.naive != nil {
-		if err := r.score(ctx, room.naive, r.naive.Published(), q.Source); err != nil {
+		if err := r.score(ctx, room.naive, r.baseline, q.Source); err != nil {
 			return nil, fmt.Errorf("the naive model: %w", err)
 		}
 	}

@@ -9,9 +9,26 @@ import (
 	"sort"
 
 	"unseen/engine"
+	"unseen/graph"
 	"unseen/internal/kern"
 	"unseen/model"
 )
+
+// ranking is a ranker with what its queries are multiplied with; nil if it is no inner product.
+type ranking struct {
+	model.Ranker
+	rows *graph.Vectors
+}
+
+func newRanking(by model.Ranker) (out ranking, err error) {
+	out.Ranker = by
+	if inner, ok := by.Link.(model.InnerProduct); ok {
+		if out.rows, err = inner.Rows(by.Params); err != nil {
+			err = fmt.Errorf("%w: %w", ErrModel, err)
+		}
+	}
+	return out, err
+}
 
 // scoreAll scores every node for a source: by what lists are ordered by and, where that differs, by the published
 // model, in one pass over the vectors.
@@ -20,16 +37,16 @@ func (r *Recommender) scoreAll(ctx context.Context, room *room, s Source) error 
 		return r.score(ctx, room.scores, r.ranker, s)
 	}
 	own, _ := r.query(r.ranker, s) // members are inner products
-	published, _ := r.query(r.model.Published(), s)
-	_, err := r.engine.TopK(ctx, engine.TargetSearch{Targets: r.nodes.Vectors, Fields: r.nodes.Fields,
+	published, _ := r.query(r.published, s)
+	_, err := r.engine.TopK(ctx, engine.TargetSearch{Targets: r.ranker.rows, Fields: r.nodes.Fields,
 		Values: r.ranker.Popularity, Queries: []engine.SearchQuery{own, published}, Scores: room.both})
 	return err
 }
 
 // score sets what a ranker makes of every node for a source.
-func (r *Recommender) score(ctx context.Context, z []float32, by model.Ranker, s Source) error {
+func (r *Recommender) score(ctx context.Context, z []float32, by ranking, s Source) error {
 	if q, ok := r.query(by, s); ok {
-		_, err := r.engine.TopK(ctx, engine.TargetSearch{Targets: r.nodes.Vectors, Fields: r.nodes.Fields,
+		_, err := r.engine.TopK(ctx, engine.TargetSearch{Targets: by.rows, Fields: r.nodes.Fields,
 			Values: by.Popularity, Queries: []engine.SearchQuery{q}, Scores: z})
 		return err
 	}
@@ -48,22 +65,24 @@ func (r *Recommender) score(ctx context.Context, z []float32, by model.Ranker, s
 }
 
 // query is what targets of a source are compared with by a ranker; false if that is no inner product.
-func (r *Recommender) query(by model.Ranker, s Source) (q engine.SearchQuery, ok bool) {
-	inner, ok := by.Link.(model.InnerProduct)
-	if !ok {
+func (r *Recommender) query(by ranking, s Source) (q engine.SearchQuery, ok bool) {
+	if by.rows == nil {
 		return q, false
 	}
-	q.Vector, q.Offsets = make([]float32, r.nodes.Vectors.Dim()), make([]float32, r.nodes.FieldCount)
+	q.Vector, q.Offsets = make([]float32, by.rows.Dim()), make([]float32, r.nodes.FieldCount)
 	q.Slope = by.Slope
-	if s.New() {
-		inner.QueryOf(q.Vector, q.Offsets, by.Params, s.vector, s.field)
-	} else {
-		inner.Query(q.Vector, q.Offsets, by.Params, s.node)
+	if !s.New() {
+		by.Link.(model.InnerProduct).Query(q.Vector, q.Offsets, by.Params, s.node)
+		return q, true
 	}
-	return q, true
+	link, ok := by.Link.(model.VectorQuery)
+	if ok {
+		link.QueryOf(q.Vector, q.Offsets, by.Params, s.vector, s.field)
+	}
+	return q, ok
 }
 
-// search returns the best nodes for a query.
+// search returns the nodes whose vectors are most like a query.
 func (r *Recommender) search(ctx context.Context, q engine.SearchQuery, k int) ([]engine.Hit, error) {
 	hits, err := r.engine.TopK(ctx, engine.TargetSearch{Targets: r.nodes.Vectors, Fields: r.nodes.Fields,
 		Queries: []engine.SearchQuery{q}, K: k})
