@@ -330,6 +330,12 @@ func (c *checker) vectorless(texts bool) {
 		c.found(Finding{Kind: "no-vectors", Severity: Note, Count: 1,
 			Fix: "encode the titles and texts"},
 			"There are no vectors yet. Models compare nodes by their vectors.")
+	case c.g.TwoSided():
+		c.found(Finding{Kind: "no-text", Severity: Note, Count: 1,
+			Fix: "add a column text or title to the items and encode it"},
+			"There are neither texts nor titles nor vectors. Factors of people and items are learned from links "+
+				"alone, "+
+				"and an item without links has none.")
 	default:
 		c.found(Finding{Kind: "no-text", Severity: Wrong, Count: 1,
 			Fix: "add vectors of your own, " + VectorsFile + "; or add a column text or title to " + NodesFile +

@@ -288,7 +288,7 @@ func TestAllPairsOfTwoSides(t *testing.T) {
 			continue // no pair
 		}
 		nodes := model.NodesOf(g)
-		link := must(model.NewLink("diagonal", nodes, model.LinkOptions{}))(t)
+		link := must(model.NewLink([]string{"diagonal", "factors"}[round%2], nodes, model.LinkOptions{}))(t)
 		params := random(rng, link.Size(), .5)
 		p := Predictor{Link: link, LinkParams: params, Propensity: &termed{must(model.NewConstant(.5))(t),
 			randomTerms(rng, nodes), nodes, link, params}}

@@ -67,22 +67,23 @@ func (c CPU) Sum(ctx context.Context, o *Objective, params []float32, grad []flo
 	return total, nil
 }
 
-// maxChunks bounds the partial gradients that are kept apart until they are added in order. Those of more parameters
-// than manyParams, such as the factors of people, are fewer, with about chunkedParams numbers together, and are folded
-// more rarely: otherwise adding them up would take longer than computing them.
+// maxChunks bounds the partial gradients that are kept apart until they are added in order.
+const maxChunks = 256
+
+// manyParams is from how many parameters on, such as the factors of people, adding up partial gradients of a few pairs
+// each would take longer than computing them, and keeping them would take chunkedParams numbers and more.
 const (
-	maxChunks     = 256
-	minChunks     = 16
-	manyParams    = 1 << 16
+	manyParams    = 1 << 12
 	chunkedParams = 1 << 22
 )
 
-// chunking returns the number of partial gradients and of the stretches between folds for so many parameters.
-func chunking(params int) (chunks, fold int) {
+// chunking returns how many partial gradients there are over so many pairs, and after how many stretches of one the
+// float32 sum is folded.
+func chunking(pairs, params int) (chunks, fold int) {
 	if params <= manyParams {
 		return maxChunks, folded
 	}
-	return max(chunkedParams/params, minChunks), max(params/(8*stretch), folded)
+	return max(min(8*pairs/params, chunkedParams/params, maxChunks), 16), max(params/(8*stretch), folded)
 }
 
 // portion is what pairs in a row sum to.
@@ -97,7 +98,7 @@ func (c CPU) portions(ctx context.Context, o *Objective, params []float32, grad 
 	if len(params) < o.Size() || grad != nil && len(grad) < o.Size() {
 		return nil, fmt.Errorf("%w: %d parameters for models with %d", ErrShape, len(params), o.Size())
 	}
-	chunks, fold := chunking(o.Size())
+	chunks, fold := chunking(n, o.Size())
 	size := max((n+chunks-1)/chunks, stretch)
 	size = (size + stretch - 1) / stretch * stretch
 	partial := make([]portion, (n+size-1)/size)

@@ -164,9 +164,9 @@ func (w *workspace) offered(k int, lambda float32, values bool) (value float64) 
 	return value
 }
 
-// shown sets the slopes of a pair under ShownOnly and returns its value: of ŷ times lambda, under the case-control
-// likelihood with logit P(linked | sampled, shown) = z − log r, and of π̂ times weight. ŷ and π̂ have nothing to do with
-// one another here.
+// shown sets the slopes of a pair under ShownOnly and returns its value: of ŷ times lambda, under
+// the case-control likelihood with logit P(linked | sampled, shown) = z − log r, and of π̂ times
+// weight. ŷ and π̂ have nothing to do with one another here.
 func (o *Objective) shown(w *workspace, k int, lambda, weight float32) (value float64) {
 	linked, exposure := w.linked[k], risk.Unlogged
 	if o.Exposure != nil {

@@ -32,6 +32,9 @@ type Findings struct {
 	// Lists is what these assumptions make of lists.
 	Lists *ListFindings `json:"lists,omitempty"`
 
+	// Factors says that relevance is by learned factors: without a log, they take in exposure.
+	Factors bool `json:"factors,omitempty"`
+
 	// Exposure is what π̂ depends on where that is more than fields, such as "fields+text".
 	Exposure string `json:"exposure,omitempty"`
 
@@ -192,7 +195,8 @@ func Diagnose(ctx context.Context, p sample.Problem, r *Result) (*Findings, erro
 const examinedPairs = 1 << 20
 
 func diagnose(ctx context.Context, p sample.Problem, r *Result, most int) (*Findings, error) {
-	d := &diagnosis{problem: p, result: r, found: &Findings{Class: Unmeasured, Echo: p.Echo}, most: most}
+	d := &diagnosis{problem: p, result: r, found: &Findings{Class: Unmeasured, Echo: p.Echo,
+		Factors: ofFactors(r.Link.Kind())}, most: most}
 	if terms := r.learnedTerms(); len(terms) > 0 {
 		d.found.Exposure = exposureName(terms)
 	}
@@ -610,6 +614,8 @@ func (d *diagnosis) classify() {
 	switch total := f.MeanLink.Total(); {
 	case d.result.Propensity.Size() == 0:
 		f.Class = NoExposure
+	case f.Factors && f.Support.Logged == 0:
+		f.Class = NotIdentified
 	case !d.measured:
 		f.Class = Unmeasured
 	case total > unknownFrom, f.collapsed(), f.Set != nil && f.Set.widest() > roughly:

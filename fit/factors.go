@@ -29,9 +29,9 @@ func (s Settings) For(n model.Nodes) Settings {
 	return s
 }
 
-// ofFactors returns a preset as it is for factors: trained on all pairs at once, since a minibatch would cost as much as
-// all nodes have numbers, with a ridge that the validation pairs choose, and from one start, since more would not tell
-// exposure from factors.
+// ofFactors returns a preset as it is for factors: trained on all pairs at once, since a minibatch
+// would cost as much as all nodes have numbers, with a ridge that the validation pairs choose, and
+// from one start, since more would not tell exposure from factors.
 func (s Settings) ofFactors() Settings {
 	s.Optimiser, s.Starts = "lbfgs", []float64{model.StartPropensity}
 	s.Search = Search{Axes: []Axis{{"ridge", []float64{.25, 1, 4}}}}
@@ -165,9 +165,10 @@ func (t *training) validation() (sample.Evidence, sample.Holdout) {
 	return p.SplitValidation()
 }
 
-// shownPairs returns the training pairs as the method shown sees them. Every link is known to have been shown, but other
-// shown pairs only where they are logged. That is a case-control sample: unlinked pairs are kept with the probability
-// to be logged, which the share of links that are logged estimates.
+// shownPairs returns the training pairs as the method shown sees them. Every link is known to have
+// been shown, but other shown pairs only where they are logged. That is a case-control sample:
+// unlinked pairs are kept with the probability to be logged, which the share of links that are
+// logged estimates.
 func shownPairs(p sample.Problem) (*graph.Pairs, error) {
 	var links, loggedLinks, others int
 	var rate float64 // of logged links

@@ -209,7 +209,8 @@ func TestShownScale(t *testing.T) {
 		truth += y / float64(len(s.z))
 	}
 	rng := rand.New(rand.NewPCG(1, 1))
-	for name, known := range map[string]func(int) bool{"complete": all, "half": func(int) bool { return rng.IntN(2) == 0 }} {
+	half := func(int) bool { return rng.IntN(2) == 0 }
+	for name, known := range map[string]func(int) bool{"complete": all, "half": half} {
 		p := s.problem(known)
 		r := mustFit(t, p, Settings{Method: "shown", Seed: 3, Ridge: 1, LinkOptions: model.LinkOptions{Rank: 4}})
 		mean := 0.

@@ -11,6 +11,7 @@ import (
 
 	"unseen/engine"
 	"unseen/graph"
+	"unseen/hint"
 	"unseen/internal/kern"
 	"unseen/model"
 	"unseen/risk"
@@ -73,8 +74,9 @@ func Fit(ctx context.Context, p sample.Problem, s Settings) (*Result, error) {
 	if !model.NeedsVectors(s.Link) {
 		warnings = slices.DeleteFunc(warnings, func(w risk.Warning) bool { return w.Kind == sample.ZeroVectors })
 	} else if p.Nodes.Vectors == nil {
-		return nil, fmt.Errorf("%w: the nodes have no vectors; encode their texts first, or take the link model %s",
-			ErrData, factorsKind)
+		return nil, hint.Wrap(fmt.Errorf("%w: the nodes have no vectors, which the link model %s needs", ErrData, s.Link),
+			"encode their texts first, or set %v to %s, with mle or another method than bayes", hint.Setting("link"),
+			factorsKind)
 	}
 	m, err := s.method()
 	if err != nil {
@@ -119,7 +121,7 @@ func fitObjective(ctx context.Context, p sample.Problem, m method, r *Result, re
 	s := r.Settings
 	if m.risk == engine.RiskDR && !slices.ContainsFunc(p.Exposure,
 		func(e risk.Exposure) bool { return e != risk.Unlogged }) {
-		return fmt.Errorf("%w: method dr needs pairs whose exposure is logged; log some, or use bayes", ErrData)
+		return fmt.Errorf("%w: method dr needs pairs whose exposure is logged; log some, or use mle", ErrData)
 	}
 	t := &training{ctx: ctx, problem: p, method: m, result: r, settings: s, recorder: recorder}
 	if m.shown {
@@ -523,13 +525,15 @@ func (r *Result) warn() {
 			if r.Settings.Method == "bayes" { // which may be right: of very many candidates few are seen
 				advice = "that is right where few of very many candidates are seen; log exposure on a random share " +
 					"of the pairs to be sure"
+			} else if r.Findings.Factors {
+				advice = "log what is shown to be sure"
 			}
 			add("collapsed", "the propensity of pairs of %s fell to %.2g on average: %s", group.name, group.mean,
 				advice)
 		}
 		if group.mean > .995 {
 			add("collapsed", "the propensity of pairs of %s rose to %.3f on average: the model has "+
-				"become naive; start elsewhere or use bayes", group.name, group.mean)
+				"become naive; log what is shown, start elsewhere or use bayes", group.name, group.mean)
 		}
 	}
 	if mean := r.Findings.Starts; mean.High > 1.2*mean.Low {

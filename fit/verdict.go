@@ -32,7 +32,7 @@ func (d *diagnosis) writeVerdict() {
 	}
 	if len(d.result.Settings.Anchors) > 0 && d.result.Posterior != nil {
 		f.say("These results depend on the given anchor: if it is wrong, so are they.")
-	} else if f.Class == Weak || f.Class == NotChecked || f.Class == NotIdentified {
+	} else if !f.Factors && (f.Class == Weak || f.Class == NotChecked || f.Class == NotIdentified) {
 		f.advise("or set %v to what is known from elsewhere, such as same=0.8±0.1", hint.Setting("anchors"))
 	}
 	f.sayLogs(d.result.Posterior != nil)
@@ -65,13 +65,23 @@ func (f *Findings) sayClass() {
 	case NoExposure:
 		f.say("This model ignores exposure: its ŷ is the chance that a link is shown and made, so what is rarely " +
 			"shown looks less relevant than it is.")
-		f.advise("use bayes")
+		if f.Factors {
+			f.advise("log what is shown, and use mle")
+		} else {
+			f.advise("use bayes")
+		}
 		return
 	case Unmeasured:
 		if f.Support.Sources == 1 {
 			f.say("All pairs have one source: there is no other to compare it with, so that nothing can be said " +
 				"about how well links separate relevance from exposure.")
 			f.advise("learn from the links of more sources")
+			break
+		}
+		if f.Factors {
+			f.say("This rests on %d pairs whose exposure is logged. Whether other assumptions explain links and "+
+				"log as "+
+				"well was not compared, and learned factors have no standard errors.", f.Support.Logged)
 			break
 		}
 		f.say("How well links separate relevance from exposure is not measured: only bayes has standard errors.")
@@ -93,6 +103,12 @@ func (f *Findings) sayClass() {
 			f.Set.widest(), f.scaleInWords())
 		f.advisePrescription()
 	case NotIdentified:
+		if f.Factors {
+			f.say("The scale is not identified: factors that are learned from links alone take in exposure too, " +
+				"since what was rarely shown looks like what is rarely liked. Do not rely on the values of ŷ and π̂.")
+			f.advise("log what is shown, if only to some of the people")
+			break
+		}
 		if f.collapsed() {
 			f.say("The model collapsed: it calls nearly every pair relevant and explains all links by exposure, " +
 				"as happens where there are too few links for the vectors' dimensions. Neither ŷ nor its " +
@@ -265,6 +281,9 @@ func (f *Findings) sayLogs(posterior bool) {
 			"= %.1f). Either the most relevant links are not always made, or exposure depends on more than "+
 			"the fields; go by the logs.", percent(worst.Shown), percent(worst.Expected), worst.Group, worst.z())
 		f.advise("log more exposures, and use method dr or a propensity model that sees more than the fields")
+	case f.Factors:
+		f.say("Logged exposures agree with the propensities (z = %.1f), which were fitted to them too.",
+			f.Logged[0].z())
 	case !posterior:
 		f.say("Logged exposures agree with the propensities (z = %.1f), but these were fitted to them too; "+
 			"fit with bayes for a stricter test.", f.Logged[0].z())

@@ -36,8 +36,8 @@
 //	…+age            any of them + β·(decades from the target to the source)
 //
 // [NewLink] and [NewPropensity] make them by these names. Some models can do more, and say so with a
-// small interface: [InnerProduct] (retrieval by inner-product search), [VectorQuery] (also for new sources), [Layout] (names for the
-// parts of the parameters), [DensePropensity] (logits of whole blocks of pairs at once).
+// small interface: [InnerProduct] (retrieval by inner-product search), [VectorQuery] (also for new sources),
+// [Layout] (names for the parts of the parameters), [DensePropensity] (logits of whole blocks of pairs at once).
 //
 // # Files
 //

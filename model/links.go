@@ -8,7 +8,7 @@ import (
 
 // LinkOptions are the options of link models. Zero means the default.
 type LinkOptions struct {
-	Rank     int     `json:"rank,omitempty"`     // of low-rank and factors; 16, of low-rank at most the vectors' dimension
+	Rank     int     `json:"rank,omitempty"`     // of low-rank, factors; 16, of low-rank at most the dimension
 	Hidden   int     `json:"hidden,omitempty"`   // units of mlp; 32
 	Directed bool    `json:"directed,omitempty"` // mlp: z_ij and z_ji differ
 	Bonus    float64 `json:"bonus,omitempty"`    // the logit that …+bonus adds across fields; .5

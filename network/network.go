@@ -41,7 +41,7 @@ type Network struct {
 	texts  *encode.LSA
 }
 
-// Open opens a dataset, which must have vectors.
+// Open opens a dataset. It must have vectors, unless it is of people and items, whose factors are learned without.
 func Open(ctx context.Context, folder string, o dataset.OpenOptions) (*Network, error) {
 	d, err := dataset.Open(ctx, folder, o)
 	if err != nil {
@@ -56,7 +56,7 @@ func Open(ctx context.Context, folder string, o dataset.OpenOptions) (*Network, 
 }
 
 func (n *Network) fill(ctx context.Context) error {
-	if n.Graph().Vectors() == nil {
+	if n.Graph().Vectors() == nil && !n.Graph().TwoSided() {
 		return hint.Wrap(errorf(ErrVectors, "%s has no vectors", n.folder), "encode its texts first")
 	}
 	var err error

@@ -44,7 +44,8 @@ func withPopularity(m model.Model, g *graph.Graph) model.Model {
 // checkMembers refuses members that do not fit the graph.
 func (r *Recommender) checkMembers() error {
 	if r.members != nil && (r.ranker.rows == nil || r.ranker.rows != r.published.rows) { // they share one search
-		return fmt.Errorf("%w: %d assumptions with a %s link model, which is no inner product with vectors; fit a diagonal "+
+		return fmt.Errorf("%w: %d assumptions with a %s link model, which is no inner product with vectors; fit "+
+			"a diagonal "+
 			"one",
 			ErrModel, len(r.members), r.model.Link.Kind())
 	}

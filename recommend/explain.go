@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"unseen/fit"
+	"unseen/model"
 )
 
 // Explanation is a number, what it is, and the numbers that it is made of.
@@ -106,6 +107,10 @@ func (r *Recommender) explain(s Source, item Item) (*Explanation, error) {
 func (r *Recommender) explainLink(s Source, item Item) (*Explanation, error) {
 	out := &Explanation{Value: item.Logit, Message: "its logit z, the sum of"}
 	kind := r.model.Link.Kind()
+	if !model.NeedsVectors(kind) {
+		out.Children = r.explainFactors(s, item)
+		return out, nil
+	}
 	if kind != "diagonal" && kind != "diagonal-field" {
 		out.Message = "its logit z, from a " + kind + " model"
 		return out, nil
@@ -152,6 +157,21 @@ func (r *Recommender) explainLink(s Source, item Item) (*Explanation, error) {
 		&Explanation{Value: rest, Message: "everything else"},
 		&Explanation{Value: item.Logit - sum, Message: "the intercept: links are rare"})
 	return out, nil
+}
+
+// explainFactors takes the z of learned factors apart.
+func (r *Recommender) explainFactors(s Source, item Item) []*Explanation {
+	q, _ := r.query(r.published, s)
+	row := make([]float32, len(q.Vector))
+	r.published.rows.Load(row, item.Node)
+	rank := len(row) - 1 // the last is the item's own effect
+	likeness := product(q.Vector[:rank], row[:rank])
+	own := float64(q.Vector[rank]) * float64(row[rank])
+	return []*Explanation{
+		{Value: likeness, Message: "how well the learned factors of the two fit"},
+		{Value: own, Message: "the effect of the item itself: all link to it more, or less"},
+		{Value: item.Logit - likeness - own, Message: "the effect of the source itself, and the intercept"},
+	}
 }
 
 // contribution is what one word, or one component of the vectors, adds to z.

@@ -122,7 +122,8 @@ func (r *Recommender) index() (*Index, []namedArray, error) {
 	inner, ok := r.model.Link.(model.VectorQuery)
 	layout, named := r.model.Link.(model.Layout)
 	if !ok || !named {
-		return nil, nil, fmt.Errorf("%w: a %s model is no inner product with vectors, which is what an index searches by; "+
+		return nil, nil, fmt.Errorf("%w: a %s model is no inner product with vectors, which is what an index "+
+			"searches by; "+
 			"fit a diagonal or low-rank one", ErrModel, r.model.Link.Kind())
 	}
 	arrays := map[string]array{}

@@ -36,7 +36,7 @@ func shop(t testing.TB, n int, kind string) (*graph.Graph, model.Model, model.Mo
 
 // People are never recommended, alone, in a batch, fast or with filters, and nothing is recommended to items.
 func TestOnlyTargetsAreRecommended(t *testing.T) {
-	for _, kind := range []string{"diagonal", "diagonal-field", "low-rank", "mlp"} {
+	for _, kind := range []string{"diagonal", "diagonal-field", "low-rank", "mlp", "factors"} {
 		g, m, naive := shop(t, 90, kind)
 		r := must(New(g, m, Options{Naive: &naive, Threads: 2}))(t)
 		fast := must(New(g, m, Options{Fast: true}))(t)

@@ -148,8 +148,8 @@ func withLinks(g *graph.Graph, log *sample.ExposureLog) (*graph.Graph, error) {
 		}
 	}
 	out, _, err := b.Build()
-	if err != nil {
-		return nil, err
+	if err != nil || g.Vectors() == nil {
+		return out, err
 	}
 	return out.WithTrustedVectors(g.Vectors())
 }

@@ -298,6 +298,7 @@ var keysOf = map[string]string{
 	"FieldForecast.corrected":  "same-field share by round, corrected for exposure",
 	"FieldForecast.field":      "number of the field",
 	"FieldForecast.naive":      "same-field share by round of a naive recommender",
+	"Findings.factors":         "whether relevance is by learned factors, which take in exposure unless it is logged",
 	"Findings.exposure":        "what π̂ depends on, where that is more than fields",
 	"Findings.logged":          "tests against logged exposure",
 	"Findings.meanLink":        "mean ŷ with its uncertainty",

@@ -176,7 +176,7 @@ func (f *drawingFlags) data(n *network.Network, dir string, seed uint64) (sample
 				"communities of at least 50 nodes", f.fieldsBy)
 		}
 		o.Fields = sample.FieldsBy{Kind: kind, Count: count, Seed: seed}
-	} else if g.FieldCount() < 2 {
+	} else if g.FieldCount() < 2 && !g.TwoSided() { // of people and items exposure is then one number
 		return fail("%s has no fields, and exposure is learned per pair of fields; find some with --fields-by "+
 			"vectors:20 or --fields-by links:50", dir)
 	}

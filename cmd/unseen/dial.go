@@ -259,7 +259,7 @@ func refit(ctx context.Context, f dialFlags, m model.Model, prepared *sample.Pre
 		return m, "", fmt.Errorf("%s: the settings of its training are damaged: %w; fit it again", f.model, err)
 	}
 	warning := ""
-	if slices.Contains([]string{"naive", "naive-field", "cosine", "mle", "bayes"}, s.Method) {
+	if slices.Contains([]string{"naive", "naive-field", "cosine", "shown", "mle", "bayes"}, s.Method) {
 		warning = fmt.Sprintf("%s has no risk to weight: λ_R applies to ap instead, fitted to the same pairs", s.Method)
 		s = fit.Settings{Method: "ap", Seed: s.Seed}
 	}
@@ -268,7 +268,7 @@ func refit(ctx context.Context, f dialFlags, m model.Model, prepared *sample.Pre
 		s.Method = "mle"
 	}
 	s.Threads = f.threads
-	s, err := s.WithDefaults()
+	s, err := s.For(prepared.Problem.Nodes).WithDefaults()
 	if err != nil {
 		return m, "", fmt.Errorf("λ_R = %g: %w", lambda, causedByFlags(err))
 	}

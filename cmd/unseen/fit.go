@@ -119,7 +119,7 @@ func newFit() *cobra.Command {
 func (f *fitFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.StringVar(&f.method, "method", "bayes", "method to train with")
+	flags.StringVar(&f.method, "method", "", "method (default: bayes; of factors mle)")
 	flags.StringVar(&f.preset, "preset", "safe", "settings: "+strings.Join(fit.Presets(), ", "))
 	flags.StringVar(&f.link, "link", "", "link model (default: the method's)")
 	flags.StringVar(&f.propensity, "propensity", "", "propensity model (default: the method's)")
@@ -169,6 +169,11 @@ generated world with known y and π, and the result is compared with the truth.
 
 Methods:
 ` + methodList() + `
+Of people and items the link model is factors: learned numbers of every person
+and item, and of the items' texts where there are vectors. bayes cannot learn
+them, so the default is mle, and nothing has an interval. Only a log tells
+factors from exposure; naive, shown and the others learn factors too.
+
 Nodes of a dataset are held out by age: the newest fifth for testing, the tenth
 before it for choosing settings; only older nodes are candidates. Without times
 the direction of the links orders the nodes. Nodes are held out at random where
@@ -296,7 +301,8 @@ func (f *fitFlags) generate() (world.Settings, error) {
 // settings turns the flags into how to learn, or says which flag is wrong.
 func (f *fitFlags) settings() (fit.Settings, error) {
 	var s fit.Settings
-	if near := nearest(f.method, slices.Sorted(maps.Keys(fit.Methods()))); near != "" && near != f.method {
+	if near := nearest(f.method, slices.Sorted(maps.Keys(fit.Methods()))); f.method != "" && near != "" &&
+		near != f.method {
 		return s, usagef("no method %q; did you mean %s?", f.method, near)
 	}
 	switch {
@@ -334,7 +340,10 @@ func (f *fitFlags) settings() (fit.Settings, error) {
 		s.Anchors = append(s.Anchors, anchor)
 	}
 	if _, err := s.WithDefaults(); err != nil {
-		return s, causedByFlags(err)
+		// it may be right for people and items, which is known when the dataset is open
+		if _, second := s.For(twoSides).WithDefaults(); f.data == "" || second != nil {
+			return s, causedByFlags(err)
+		}
 	}
 	for _, path := range []string{f.output, f.checkpoint} {
 		if path == "" {
@@ -345,6 +354,15 @@ func (f *fitFlags) settings() (fit.Settings, error) {
 		}
 	}
 	return s, nil
+}
+
+// twoSides are people and items.
+var twoSides = model.Nodes{Sources: []int32{}, Targets: []int32{}}
+
+// bayes reports whether the method is bayes, given or by default.
+func (f *fitFlags) bayes(n model.Nodes) bool {
+	s, err := fit.Settings{Method: f.method, Link: f.link}.For(n).WithDefaults()
+	return err == nil && s.Method == "bayes"
 }
 
 // causedByFlags takes an error that only the command line can have caused for a wrong command line.
@@ -524,8 +542,8 @@ func (f *fitFlags) fromDataset(ctx context.Context, t *display) (*fitSource, err
 		n.Close()
 		return nil, err
 	}
-	dim := n.Graph().Vectors().Dim()
-	if dataset.Wide(dim) && f.method == "bayes" {
+	nodes := model.NodesOf(n.Graph())
+	if dim := nodes.Dim(); dataset.Wide(dim) && f.bayes(nodes) {
 		t.note("%s dimensions make this slow; reduce them in seconds: %s", amount.Text(dim), fixFor("wide", f.data))
 	}
 	t.say("drawing pairs of %s links", amount.Text(n.Graph().LinkCount()))
@@ -537,7 +555,7 @@ func (f *fitFlags) fromDataset(ctx context.Context, t *display) (*fitSource, err
 	g := prepared.Graph
 	from.graph, from.problem, from.held = g, prepared.Problem, prepared.Test
 	from.dataset = &fitDataset{
-		Dir: f.data, Nodes: g.Len(), Links: g.LinkCount(), Fields: g.FieldCount() - 1, Dim: g.Vectors().Dim(),
+		Dir: f.data, Nodes: g.Len(), Links: g.LinkCount(), Fields: g.FieldCount() - 1, Dim: nodes.Dim(),
 		FieldsBy: origin.Fields.String(), Split: why, SplitLinks: prepared.Links,
 		Logged: prepared.Logged, Plan: origin.Plan,
 	}

@@ -14,7 +14,11 @@ import (
 // print draws the page for a terminal of 80 columns.
 func (r *fitReport) print(w io.Writer) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s on %s pairs, %s of them linked, in %s\n", r.Settings.Method, amount.Text(r.Pairs),
+	method := r.Settings.Method
+	if r.Findings.Factors {
+		method += ", with factors of every node,"
+	}
+	fmt.Fprintf(&b, "%s on %s pairs, %s of them linked, in %s\n", method, amount.Text(r.Pairs),
 		amount.Text(r.Links), progress.Seconds(r.Seconds))
 	if r.World != nil {
 		fmt.Fprintf(&b, "from a %s world of %s nodes, %s, %d dimensions", r.World.Plan, amount.Text(r.World.Nodes),
@@ -30,8 +34,12 @@ func (r *fitReport) print(w io.Writer) error {
 		r.printMarks(&b)
 	} else {
 		d := r.Dataset
-		fmt.Fprintf(&b, "from %s: %s nodes, %s links, %s, %d dimensions", d.Dir, amount.Text(d.Nodes),
-			amount.Text(d.Links), amount.Of(d.Fields, "field"), d.Dim)
+		dimensions := "no vectors"
+		if d.Dim > 0 {
+			dimensions = fmt.Sprintf("%d dimensions", d.Dim)
+		}
+		fmt.Fprintf(&b, "from %s: %s nodes, %s links, %s, %s", d.Dir, amount.Text(d.Nodes),
+			amount.Text(d.Links), amount.Of(d.Fields, "field"), dimensions)
 		if d.Logged > 0 {
 			fmt.Fprintf(&b, ", %s pairs logged", amount.Text(d.Logged))
 		}

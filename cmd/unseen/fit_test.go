@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"math"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -411,5 +412,63 @@ func TestFitCertify(t *testing.T) {
 	if code, _, stderr := invoke("fit", "--certify", "-1"); code != exitUsage ||
 		!strings.Contains(stderr, "--certify is -1") {
 		t.Errorf("exit code %d, stderr %q", code, stderr)
+	}
+}
+
+// A shop of ids alone, without texts and vectors: import, fit, evaluate and recommend, with every method for factors.
+func TestShopOfIDs(t *testing.T) {
+	t.Parallel()
+	rng := rand.New(rand.NewPCG(4, 4))
+	clicks, shown := "user,item,time\n", "user,item\n"
+	for person := range 40 {
+		for item := range 20 {
+			if rng.IntN(2) == 0 {
+				shown += fmt.Sprintf("p%d,i%d\n", person, item)
+				if rng.IntN(4) == 0 || person%2 == item%2 && rng.IntN(2) == 0 {
+					clicks += fmt.Sprintf("p%d,i%d,%d\n", person, item, 1_700_000_000+rng.IntN(1_000_000))
+				}
+			}
+		}
+	}
+	raw := tableFiles(t, map[string]string{"clicks.csv": clicks, "shown.csv": shown})
+	dir := t.TempDir()
+	data, fitted, naive := filepath.Join(dir, "shop"), filepath.Join(dir, "m"), filepath.Join(dir, "n")
+	for _, c := range []struct {
+		line string
+		says []string
+	}{
+		{"import interactions --clicks " + filepath.Join(raw, "clicks.csv") + " --impressions " +
+			filepath.Join(raw, "shown.csv") + " -o " + data, nil},
+		{"check " + data, []string{"Factors of people and items are learned from links alone"}},
+		{"fit " + data + " --log complete -o " + fitted, []string{"mle, with factors", "no vectors", "logged"}},
+		{"fit " + data + " --log ignored --search rank=1,2 --search ridge=1", []string{"not identified", "log what is"}},
+		{"fit " + data + " --log complete --method shown", []string{"shown, with factors"}},
+		{"fit " + data + " --log ignored --method naive -o " + naive, []string{"naive, with factors"}},
+		{"recommend " + fitted + " " + data + " p1 --explain --naive " + naive, []string{"learned factors", "i"}},
+		{"evaluate " + fitted + " " + data, []string{"R_AP", "by π̂ŷ"}},
+		{"bridges " + fitted + " " + data + " --naive " + naive, nil},
+	} {
+		code, stdout, stderr := invoke(strings.Fields(c.line)...)
+		if code != exitOK {
+			t.Fatalf("%s: exit code %d, stderr %q", c.line, code, stderr)
+		}
+		for _, says := range c.says {
+			if !strings.Contains(strings.Join(strings.Fields(stdout), " "), says) {
+				t.Errorf("%s does not say %q:\n%s", c.line, says, stdout)
+			}
+		}
+	}
+	for line, says := range map[string]string{
+		"fit " + data + " --log complete --method bayes":           "--link",
+		"fit " + data + " --log ignored --method shown":            "--method",
+		"fit " + data + " --log complete --link diagonal":          "no vectors",
+		"fit " + data + " --log complete --search hidden=1,2":      "hidden",
+		"recommend " + fitted + " " + data + " i3":                 "target only",
+		"recommend " + fitted + " " + data + " --text something":   "text",
+		"export index " + fitted + " " + data + " -o " + dir + "x": "factors",
+	} {
+		if code, _, stderr := invoke(strings.Fields(line)...); code == exitOK || !strings.Contains(stderr, says) {
+			t.Errorf("%s: exit code %d, stderr %q", line, code, stderr)
+		}
 	}
 }
