@@ -74,7 +74,7 @@ func Fit(ctx context.Context, p sample.Problem, s Settings) (*Result, error) {
 	if !model.NeedsVectors(s.Link) {
 		warnings = slices.DeleteFunc(warnings, func(w risk.Warning) bool { return w.Kind == sample.ZeroVectors })
 	} else if p.Nodes.Vectors == nil {
-		return nil, hint.Wrap(fmt.Errorf("%w: the nodes have no vectors, which the link model %s needs", ErrData, s.Link),
+		return nil, hint.Wrap(fmt.Errorf("%w: the nodes have no vectors, as the link model %s needs", ErrData, s.Link),
 			"encode their texts first, or set %v to %s, with mle or another method than bayes", hint.Setting("link"),
 			factorsKind)
 	}
