@@ -22,9 +22,6 @@ const AutoExposure = "auto"
 // byFields is what exposure always depends on.
 const byFields = "fields"
 
-// exposureTerms are what exposure may depend on besides, in the order of the parameters.
-var exposureTerms = []model.Term{model.Text, model.Popularity, model.Age}
-
 // parseExposure reads what exposure depends on, such as "fields+text+popularity". It returns that with its terms in
 // order, and the terms; "" for AutoExposure.
 func parseExposure(s string) (string, []model.Term, error) {
@@ -35,7 +32,7 @@ func parseExposure(s string) (string, []model.Term, error) {
 	given := map[model.Term]bool{}
 	for _, word := range words[1:] {
 		term := model.Term(word)
-		if !slices.Contains(exposureTerms, term) || given[term] {
+		if !slices.Contains(model.Terms(), term) || given[term] {
 			return "", nil, badExposure(s)
 		}
 		given[term] = true
@@ -44,7 +41,7 @@ func parseExposure(s string) (string, []model.Term, error) {
 		return "", nil, badExposure(s)
 	}
 	var terms []model.Term
-	for _, term := range exposureTerms {
+	for _, term := range model.Terms() {
 		if given[term] {
 			terms = append(terms, term)
 		}
@@ -54,8 +51,8 @@ func parseExposure(s string) (string, []model.Term, error) {
 
 func badExposure(s string) error {
 	return hint.Wrap(fmt.Errorf("%w: exposure by %q", ErrSetting, s),
-		"set %v to %s, or to %s, alone or with any of +%s, +%s, +%s behind it", hint.Setting("exposure"), AutoExposure,
-		byFields, model.Text, model.Popularity, model.Age)
+		"set %v to %s, or to %s, alone or with any of %s behind it", hint.Setting("exposure"), AutoExposure,
+		byFields, strings.ReplaceAll(strings.TrimPrefix(exposureName(model.Terms()), byFields+"+"), "+", ", "))
 }
 
 // exposureName is how terms are written.
@@ -67,18 +64,86 @@ func exposureName(terms []model.Term) string {
 	return name
 }
 
-// validateExposure refuses an exposure that the method cannot learn.
-func (s Settings) validateExposure(m method) error {
-	switch {
-	case s.Exposure != "" && !m.bayes:
-		return hint.Wrap(fmt.Errorf("%w: exposure by %s with the method %s; only bayes chooses what exposure "+
-			"depends on", ErrSetting, s.Exposure, s.Method),
-			"use bayes, or set %v to a kind such as field-matrix+popularity", hint.Setting("propensity"))
-	case strings.Contains(s.Propensity, "+"+string(model.Text)):
-		return hint.Wrap(fmt.Errorf("%w: only bayes learns a propensity that depends on the text", ErrSetting),
-			"use bayes, and set %v to fields+text", hint.Setting("exposure"))
+// bayesTerms are those that bayes learns; the other methods learn all but the text, which is its alone.
+var bayesTerms = []model.Term{model.Text, model.Popularity, model.Age}
+
+// withExposure returns the settings with the propensity that the exposure asks for, or refuses an exposure that the
+// method cannot learn.
+func (s Settings) withExposure(m method) (Settings, error) {
+	name, terms, err := parseExposure(s.Exposure)
+	if err != nil {
+		return s, err
 	}
-	return nil
+	own := func(t model.Term) bool { return slices.Contains(bayesTerms, t) }
+	switch s.Exposure = name; {
+	case strings.Contains(s.Propensity, "+"+string(model.Text)) || !m.bayes && slices.Contains(terms, model.Text):
+		return s, hint.Wrap(fmt.Errorf("%w: only bayes learns a propensity that depends on the text", ErrSetting),
+			"use bayes, and set %v to fields+text", hint.Setting("exposure"))
+	case m.bayes && !slices.ContainsFunc(terms, func(t model.Term) bool { return !own(t) }), name == "":
+		return s, nil
+	case m.bayes:
+		return s, hint.Wrap(fmt.Errorf("%w: exposure by %s with bayes, which learns no more than %s", ErrSetting, name,
+			exposureName(bayesTerms)), "set %v to mle", hint.Setting("method"))
+	case m.propensity != "":
+		return s, hint.Wrap(fmt.Errorf("%w: exposure by %s with the method %s, which learns no exposure", ErrSetting,
+			name, s.Method), "set %v to mle or bayes", hint.Setting("method"))
+	}
+	kind := fieldMatrixKind + strings.TrimPrefix(name, byFields)
+	if s.Propensity != fieldMatrixKind && s.Propensity != kind {
+		return s, hint.Wrap(fmt.Errorf("%w: exposure by %s and a propensity %s", ErrSetting, name, s.Propensity),
+			"give one of %v and %v", hint.Setting("exposure"), hint.Setting("propensity"))
+	}
+	s.Propensity = kind
+	return s, nil
+}
+
+// fieldMatrixKind is the propensity model of fields.
+const fieldMatrixKind = "field-matrix"
+
+// Prior precisions of exposure's effects and slopes; of items' effects, per pair of theirs that is not logged.
+const (
+	personPrecision   = 1
+	itemPrecision     = .1
+	activityPrecision = .3
+)
+
+// propensityPriors returns the prior precision of every parameter of a propensity model; nil where all are free, as the
+// logits of fields and single slopes are. People differ in how much they are shown, so that their effects have the
+// variance 1. What everybody links to cannot be told from what everybody is shown, but by a log: pairs that are not
+// logged would move items' effects by chance alone, and every list with them, so that the prior of these is as firm as
+// such pairs are many.
+func propensityPriors(o *engine.Objective) []float64 {
+	layout, ok := o.Propensity.(model.Layout)
+	if !ok {
+		return nil
+	}
+	unlogged := o.Pairs.Len()
+	for _, e := range o.Exposure {
+		if e == risk.Exposed || e == risk.Unexposed {
+			unlogged--
+		}
+	}
+	var out []float64
+	effects := false
+	for _, part := range layout.Parts() {
+		precision := 0.
+		switch model.Term(part.Name) {
+		case model.Person:
+			precision = personPrecision
+		case model.Item:
+			precision = 1 + itemPrecision*float64(unlogged)/float64(max(part.Size(), 1))
+		case model.Activity:
+			precision = activityPrecision
+		}
+		effects = effects || precision > 0
+		for range part.Size() {
+			out = append(out, precision)
+		}
+	}
+	if !effects {
+		return nil
+	}
+	return out
 }
 
 // exposureTerm is something that exposure depends on besides the fields.

@@ -145,10 +145,43 @@ func factorScale(o *engine.Objective, meanSquare, ridge float64) []float64 {
 		}
 		rest = rest[part.Size():]
 	}
-	for size := o.Propensity.Size(); size > 0 && len(scale) < o.Size(); {
-		scale = append(scale, 1/math.Sqrt(1+perPair*float64(o.Pairs.Len())/float64(size)))
+	return append(scale, propensityScale(o, perPair)...)
+}
+
+// propensityScale is the same of the propensity's parameters: an effect of a node is known by the node's pairs, what
+// else there is by all.
+func propensityScale(o *engine.Objective, perPair float64) []float64 {
+	counts, priors := sumOfLogits(o.Propensity, o.Pairs), propensityPriors(o)
+	scale := make([]float64, len(counts))
+	for i, count := range counts {
+		if priors == nil || i < len(priors) && priors[i] == 0 || math.Abs(count) < 1 {
+			count = float64(o.Pairs.Len()) / float64(len(counts))
+		}
+		prior := 1.
+		if priors != nil {
+			prior = max(priors[i], 1e-3)
+		}
+		scale[i] = 1 / math.Sqrt(prior+perPair*math.Abs(count))
 	}
 	return scale
+}
+
+// sumOfLogits is the gradient at 0 of the sum of a model's logits over pairs.
+func sumOfLogits(m model.PairModel, p *graph.Pairs) []float64 {
+	sum, none := make([]float32, m.Size()), make([]float32, m.Size())
+	ones := make([]float32, min(p.Len(), 1<<12))
+	for k := range ones {
+		ones[k] = 1
+	}
+	for from := 0; from < p.Len(); from += len(ones) {
+		to := min(from+len(ones), p.Len())
+		m.Backward(sum, none, model.Batch{Sources: p.Source[from:to], Targets: p.Target[from:to]}, ones)
+	}
+	out := make([]float64, len(sum))
+	for i, x := range sum {
+		out[i] = float64(x)
+	}
+	return out
 }
 
 // validation returns the pairs that settings are chosen and training is stopped by, and which training pairs these are.

@@ -428,20 +428,26 @@ func scaleFor(o *engine.Objective, meanSquare float64) []float64 {
 // given MeanSquare, and which leave everything else free; for factors see factorPriors. It is nil for no ridge. The
 // prior counts once, the pairs n times; the objective is a mean over them.
 func precisionFor(o *engine.Objective, meanSquare, ridge, lambda float64, pairs int64) []float64 {
-	if ridge > 0 && ofFactors(o.Link.Kind()) {
-		precision := append(factorPriors(o.Link, meanSquare, ridge), make([]float64, o.Propensity.Size())...)
-		for i := range precision {
-			precision[i] *= lambda / float64(pairs)
-		}
-		return precision
+	link, count := make([]float64, o.Link.Size()), weightsOf(o.Link)
+	var exposure []float64
+	if o.Pairs != nil {
+		exposure = propensityPriors(o)
 	}
-	count := weightsOf(o.Link)
-	if ridge <= 0 || count == 0 {
+	switch {
+	case ridge > 0 && ofFactors(o.Link.Kind()):
+		link = factorPriors(o.Link, meanSquare, ridge)
+	case ridge > 0 && count > 0:
+		for i := range count {
+			link[i] = meanSquare / ridge
+		}
+	case exposure == nil:
 		return nil
 	}
 	precision := make([]float64, o.Size())
-	for i := range count {
-		precision[i] = lambda * meanSquare / ridge / float64(pairs)
+	copy(precision, link)
+	copy(precision[len(link):], exposure)
+	for i := range precision {
+		precision[i] *= lambda / float64(pairs)
 	}
 	return precision
 }

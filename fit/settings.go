@@ -55,8 +55,10 @@ type Settings struct {
 	// have come about, quick none but the model's own. "" means full.
 	Doctor string `json:"doctor"`
 
-	// Exposure is what the exposure of bayes depends on: fields, alone or with any of +text, +popularity and +age
-	// behind it. AutoExposure, or "", is what the doctor's tests speak for; with a quick doctor that is fields.
+	// Exposure is what the exposure depends on: fields, alone or with any of +text, +popularity, +age, +person, +item
+	// and +activity behind it; see model.Term. The text is for bayes alone, the last three for other methods.
+	// AutoExposure, or "", is the propensity's kind, and of bayes what the doctor's tests speak for; with a quick
+	// doctor that is fields.
 	Exposure string `json:"exposure,omitempty"`
 
 	mostBytes int // of products that bayes keeps; 0 means mostBytes, tests lower it
@@ -247,10 +249,7 @@ func (s Settings) WithDefaults() (Settings, error) {
 	if err := s.validate(); err != nil {
 		return s, err
 	}
-	if s.Exposure, _, err = parseExposure(s.Exposure); err == nil {
-		err = s.validateExposure(m)
-	}
-	if err != nil {
+	if s, err = s.withExposure(m); err != nil {
 		return s, err
 	}
 	if err := s.validateFactors(m); err != nil {

@@ -49,6 +49,15 @@ func (g *Graph) Order() *Order {
 // Precedes reports whether node i comes before node j.
 func (o *Order) Precedes(i, j int32) bool { return o.Rank[i] < o.Rank[j] }
 
+// Moment is the time of a node that the order goes by, in seconds since 1970; NoTime where it has none. In that of
+// [Graph.Availability] a source's is its last.
+func (o *Order) Moment(i int32) int64 {
+	if o.when[i] == math.MaxInt64 {
+		return NoTime
+	}
+	return o.when[i]
+}
+
 // inferTimes returns the known times and, for other nodes, the latest one they reach. Times
 // spread from target to source, the latest first, so the first that reaches a node is the one to keep.
 func (g *Graph) inferTimes() []int64 {

@@ -2,9 +2,11 @@ package model
 
 import (
 	"fmt"
+	"iter"
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 )
 
 // Term is something seen of a pair that a propensity may depend on, beside its fields.
@@ -17,22 +19,34 @@ const (
 	Popularity Term = "popularity"
 	// Age is how much older than the source the target is, in decades.
 	Age Term = "age"
+	// Person is an effect of every source: some are shown more than others.
+	Person Term = "person"
+	// Item is an effect of every target: some are shown to more than others.
+	Item Term = "item"
+	// Activity is how long the target had been there when the source was last active, and how much the source did.
+	Activity Term = "activity"
 )
 
-// Covariates is another propensity model with linear terms added to s:
+// Terms are all of them, in the order in which a propensity has them.
+func Terms() []Term { return []Term{Text, Popularity, Age, Person, Item, Activity} }
+
+// Covariates is another propensity model with terms added to s:
 //
-//	s = s_inside + γ·z + α·log(1 + in-degree of the target) + β·(age of the target − age of the source)/10.
+//	s = s_inside + γ·z + α·log(1 + in-degree of the target) + β·(age of the target − age of the source)/10
+//	    + p_i + q_j + δ₁·a + δ₂·(a² − 1) + δ₃·n + δ₄·n·a,
 //
-// z is the link model's, which this model does not know: Logits and Backward leave γ·z out, and engine.Predictor, which
-// has both models, adds it.
+// with effects p and q of every source and every target, and the age a and the links n of Nodes.Activity. z is the link
+// model's, which this model does not know: Logits and Backward leave γ·z out, and engine.Predictor, which has both
+// models, adds it.
 type Covariates struct {
-	inside savedPropensity
-	terms  []Term
-	nodes  Nodes
+	inside           savedPropensity
+	terms            []Term
+	nodes            Nodes
+	sources, targets sideNumber
 }
 
 // NewCovariates returns a propensity model of this package with terms added, which the nodes must
-// know. The parameters are those of the model inside, then one per term, in the order given.
+// know. The parameters are those of the model inside, then those of each term, in the order given.
 func NewCovariates(inside PropensityModel, n Nodes, terms ...Term) (*Covariates, error) {
 	own, ok := inside.(savedPropensity)
 	if _, twice := inside.(*Covariates); !ok || twice {
@@ -40,7 +54,7 @@ func NewCovariates(inside PropensityModel, n Nodes, terms ...Term) (*Covariates,
 			inside)
 	}
 	if len(terms) == 0 {
-		return nil, fmt.Errorf("%w: no terms; have %s, %s, %s", ErrOption, Text, Popularity, Age)
+		return nil, fmt.Errorf("%w: no terms; have %s", ErrOption, termNames(", "))
 	}
 	if known := own.madeFor().Len(); known != 0 && known != n.Len() {
 		return nil, fmt.Errorf("%w: the propensity is made for %d nodes, its terms for %d; give both the same",
@@ -54,20 +68,35 @@ func NewCovariates(inside PropensityModel, n Nodes, terms ...Term) (*Covariates,
 			return nil, err
 		}
 	}
-	return &Covariates{own, slices.Clone(terms), n}, nil
+	return &Covariates{own, slices.Clone(terms), n, numberSide(n.Sources, n.Len()), numberSide(n.Targets, n.Len())}, nil
+}
+
+// termNames lists the terms.
+func termNames(between string) string {
+	var names []string
+	for _, t := range Terms() {
+		names = append(names, string(t))
+	}
+	return strings.Join(names, between)
 }
 
 func checkTerm(n Nodes, term Term) error {
 	var values []float32
 	switch term {
-	case Text:
+	case Text, Person, Item:
 		return nil
 	case Popularity:
 		values = n.Popularity
 	case Age:
 		values = n.Age
+	case Activity:
+		if n.Activity == nil || len(n.Activity.When) != n.Len() || len(n.Activity.Links) != n.Len() {
+			return fmt.Errorf("%w: the %s of the nodes is not known; fill Nodes.Activity with ActivitiesOf", ErrShape,
+				term)
+		}
+		return nil
 	default:
-		return fmt.Errorf("%w: no term %q; have %s, %s, %s", ErrOption, term, Text, Popularity, Age)
+		return fmt.Errorf("%w: no term %q; have %s", ErrOption, term, termNames(", "))
 	}
 	if len(values) != n.Len() {
 		return fmt.Errorf("%w: the %s of %d nodes of %d is known; fill Nodes.Popularity with LogInDegree and "+
@@ -85,9 +114,10 @@ func checkTerm(n Nodes, term Term) error {
 // parameters; 0 and −1 of a propensity that has no such term.
 func LinkSlope(m PropensityModel, params []float32) (slope float32, place int) {
 	if covariates, ok := m.(*Covariates); ok {
-		if t := slices.Index(covariates.terms, Text); t >= 0 {
-			place = covariates.inside.Size() + t
-			return params[place], place
+		for part, at := range covariates.parts() {
+			if part == Text {
+				return params[at.from], at.from
+			}
 		}
 	}
 	return 0, -1
@@ -105,26 +135,62 @@ func (m *Covariates) Kind() string {
 	return kind
 }
 
-// Size is that of the model inside and one per term.
-func (m *Covariates) Size() int { return m.inside.Size() + len(m.terms) }
+// Size is that of the model inside and of the terms.
+func (m *Covariates) Size() int {
+	size := m.inside.Size()
+	for _, term := range m.terms {
+		size += m.size(term)
+	}
+	return size
+}
 
-// Parts are those of the model inside and a slope per term.
+// size is how many parameters a term has.
+func (m *Covariates) size(term Term) int {
+	switch term {
+	case Person:
+		return m.sources.count
+	case Item:
+		return m.targets.count
+	case Activity:
+		return activitySlopes
+	}
+	return 1
+}
+
+// place is where the parameters of a term are.
+type place struct{ from, to int }
+
+// parts yields every term and where its parameters are.
+func (m *Covariates) parts() iter.Seq2[Term, place] {
+	return func(yield func(Term, place) bool) {
+		from := m.inside.Size()
+		for _, term := range m.terms {
+			to := from + m.size(term)
+			if !yield(term, place{from, to}) {
+				return
+			}
+			from = to
+		}
+	}
+}
+
+// Parts are those of the model inside and the slopes or effects of every term.
 func (m *Covariates) Parts() []ParameterBlock {
 	parts := m.inside.Parts()
 	for _, term := range m.terms {
-		parts = append(parts, ParameterBlock{string(term), []int{1}})
+		parts = append(parts, ParameterBlock{string(term), []int{m.size(term)}})
 	}
 	return parts
 }
 
-// StartAt is that of the model inside, with slopes of 0; where that one is fixed it stays so.
+// StartAt is that of the model inside, with slopes and effects of 0; where that one is fixed it stays so.
 func (m *Covariates) StartAt(params []float32, propensity float64, src rand.Source) {
 	size := m.inside.Size()
 	m.inside.StartAt(params[:size], propensity, src)
 	clear(params[size:])
 }
 
-// value is what a term sees of a pair.
+// value is what the slope of popularity or age multiplies.
 func (m *Covariates) value(term Term, source, target int32) float32 {
 	if term == Popularity {
 		return m.nodes.Popularity[target]
@@ -134,51 +200,80 @@ func (m *Covariates) value(term Term, source, target int32) float32 {
 
 // Logits sets s[k] to that of the model inside plus the terms of pair k, but for γ·z.
 func (m *Covariates) Logits(s, params []float32, b Batch) {
-	size := m.inside.Size()
-	m.inside.Logits(s, params[:size], b)
-	for t, term := range m.terms {
-		if term == Text {
-			continue
-		}
-		slope := params[size+t]
-		for k := range s[:b.Len()] {
-			s[k] += slope * m.value(term, b.Sources[k], b.Targets[k])
+	m.inside.Logits(s, params[:m.inside.Size()], b)
+	s = s[:b.Len()]
+	for term, at := range m.parts() {
+		own := params[at.from:at.to]
+		for k := range s {
+			i, j := b.Sources[k], b.Targets[k]
+			switch term {
+			case Text:
+			case Person:
+				s[k] += own[m.sources.of(i)]
+			case Item:
+				s[k] += own[m.targets.of(j)]
+			case Activity:
+				for q, x := range m.nodes.Activity.values(i, j) {
+					s[k] += own[q] * x
+				}
+			default:
+				s[k] += own[0] * m.value(term, i, j)
+			}
 		}
 	}
 }
 
-// Backward is that of the model inside; a slope's gradient is Σ ds·term, but for γ's.
+// Backward is that of the model inside; a slope's gradient is Σ ds·term and an effect's Σ ds, but for γ's.
 func (m *Covariates) Backward(grad, params []float32, b Batch, ds []float32) {
 	size := m.inside.Size()
 	m.inside.Backward(grad[:size], params[:size], b, ds)
-	for t, term := range m.terms {
-		if term == Text {
-			continue
-		}
-		var slope float64
+	for term, at := range m.parts() {
+		own := grad[at.from:at.to]
+		var slopes [activitySlopes]float64
 		for k, x := range ds[:b.Len()] {
-			slope += float64(x) * float64(m.value(term, b.Sources[k], b.Targets[k]))
+			i, j := b.Sources[k], b.Targets[k]
+			switch term {
+			case Text:
+			case Person:
+				own[m.sources.of(i)] += x
+			case Item:
+				own[m.targets.of(j)] += x
+			case Activity:
+				for q, v := range m.nodes.Activity.values(i, j) {
+					slopes[q] += float64(x) * float64(v)
+				}
+			default:
+				slopes[0] += float64(x) * float64(m.value(term, i, j))
+			}
 		}
-		grad[size+t] += float32(slope)
+		if term != Person && term != Item {
+			for q := range own {
+				own[q] += float32(slopes[q])
+			}
+		}
 	}
 }
 
-// Terms are those of the model inside, with γ, popularity added to the targets' and age to both ends'.
+// Terms are those of the model inside, with γ, popularity added to the targets', age to both ends' and the effects to
+// their own. Activity is no sum of what the two ends have.
 func (m *Covariates) Terms(params []float32) (ExposureTerms, bool) {
-	size := m.inside.Size()
-	out, ok := TermsOf(m.inside, params[:size])
-	if !ok {
+	out, ok := TermsOf(m.inside, params[:m.inside.Size()])
+	if !ok || slices.Contains(m.terms, Activity) {
 		return ExposureTerms{}, false
 	}
-	for t, term := range m.terms {
-		switch slope := params[size+t]; term {
+	for term, at := range m.parts() {
+		switch own := params[at.from:at.to]; term {
 		case Text:
-			out.Link = slope
+			out.Link = own[0]
 		case Popularity:
-			out.Target = plus(out.Target, slope, m.nodes.Popularity)
+			out.Target = plus(out.Target, own[0], m.nodes.Popularity)
 		case Age:
-			out.Source = plus(out.Source, -slope/10, m.nodes.Age)
-			out.Target = plus(out.Target, slope/10, m.nodes.Age)
+			out.Source = plus(out.Source, -own[0]/10, m.nodes.Age)
+			out.Target = plus(out.Target, own[0]/10, m.nodes.Age)
+		case Person:
+			out.Source = plus(out.Source, 1, m.sources.spread(own, m.nodes.Len()))
+		case Item:
+			out.Target = plus(out.Target, 1, m.targets.spread(own, m.nodes.Len()))
 		}
 	}
 	return out, true

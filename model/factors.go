@@ -297,3 +297,14 @@ func (m *Factors) Query(q, offsets, params []float32, source int32) {
 
 func (m *Factors) madeFor() Nodes { return m.nodes }
 func (m *Factors) options() any   { return LinkOptions{Rank: m.rank} }
+
+// spread returns the numbers of a side's nodes by node, 0 for the others.
+func (s sideNumber) spread(values []float32, nodes int) []float32 {
+	out := make([]float32, nodes)
+	for i := range out {
+		if k := s.of(int32(i)); k >= 0 {
+			out[i] = values[k]
+		}
+	}
+	return out
+}

@@ -36,7 +36,7 @@ var propensityKinds = map[string]func(Nodes, PropensityOptions) (PropensityModel
 }
 
 // PropensityKinds returns the names that NewPropensity takes, in alphabetical order. Each may have
-// "+text", "+popularity" and "+age" behind it.
+// terms behind it, such as "+popularity+age".
 func PropensityKinds() []string { return sortedNames(propensityKinds) }
 
 // NewPropensity returns the propensity model of a kind, such as "field-matrix" or
@@ -45,8 +45,8 @@ func NewPropensity(kind string, n Nodes, options PropensityOptions) (PropensityM
 	words := strings.Split(kind, "+")
 	make, ok := propensityKinds[words[0]]
 	if !ok {
-		return nil, fmt.Errorf("%w: propensity model %q; have %s, each with any of +%s, +%s, +%s", ErrKind, kind,
-			strings.Join(PropensityKinds(), ", "), Text, Popularity, Age)
+		return nil, fmt.Errorf("%w: propensity model %q; have %s, each with any of +%s", ErrKind, kind,
+			strings.Join(PropensityKinds(), ", "), termNames(", +"))
 	}
 	propensity, err := make(n, options)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"unseen/graph"
@@ -130,7 +131,23 @@ func nodesOf(g *graph.Graph, split *graph.Split, before *graph.Order) model.Node
 		targets = append(targets, j)
 	}
 	n.Popularity, n.Age = model.LogInDegree(g.Len(), targets), model.Ages(g)
+	if g.TwoSided() {
+		trained = ofTraining(trained, split)
+		available, err := trained.Availability(activitySlack)
+		if err != nil { // there are no times
+			available = nil
+		}
+		n.Activity = model.ActivitiesOf(trained, available)
+	}
 	return n
+}
+
+// ofTraining returns the graph of a subset's links with those of training sources alone, where nodes are split.
+func ofTraining(trained *graph.Graph, split *graph.Split) *graph.Graph {
+	if split == nil || split.Known(graph.Test) != nil { // links were split
+		return trained
+	}
+	return trained.WithLinks(func(i int32, _ int) bool { return split.Subset(i) == graph.Train })
 }
 
 // Universe returns the pairs that the sample of a subset stands for.
@@ -149,11 +166,7 @@ const activitySlack = time.Hour
 
 // available orders targets by when they were there and sources by when they were last active, by training links alone.
 func (p *Prepared) available() (*graph.Order, error) {
-	trained := p.LinkGraph(graph.Train)
-	if p.Split != nil && p.Split.Known(graph.Test) == nil { // nodes were split
-		trained = trained.WithLinks(func(i int32, _ int) bool { return p.Split.Subset(i) == graph.Train })
-	}
-	return trained.Availability(activitySlack)
+	return ofTraining(p.LinkGraph(graph.Train), p.Split).Availability(activitySlack)
 }
 
 // LinkGraph returns a graph of the same nodes in which the linked pairs of Universe(subset) are the
@@ -197,6 +210,11 @@ func (p Plan) sample(in *Prepared, subset graph.Subset, log *ExposureLog) (Evide
 	case Complete:
 		return log.joinComplete(pairs, logged), nil
 	}
+	// That a target which was not there was not shown says nothing of π̂, which is of those that were.
+	before := in.Universe(subset).Before
+	logged = slices.DeleteFunc(logged, func(e entry) bool {
+		return !e.exposed && before != nil && !before.Precedes(e.Target, e.Source)
+	})
 	return joinSampled(pairs, logged), nil
 }
 
