@@ -139,7 +139,7 @@ func ExampleNewPropensity() {
 	// Output:
 	// field-matrix+age 10
 	// unsupported model: propensity model "fields";
-	// have constant, field-matrix, known, low-rank-fields, mlp, each with any of +text, +popularity, +age
+	// have constant, field-matrix, known, low-rank-fields, mlp, each with any of +text, +popularity, +age, +person, +item, +activity
 }
 
 func ExamplePropensityKinds() {

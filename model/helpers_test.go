@@ -31,7 +31,7 @@ func randomNodes(t testing.TB, rng *rand.Rand, n, d, fields int, half bool) Node
 	}
 	vectors, err := allocate(n, d)
 	must(t, err)
-	nodes := Nodes{Vectors: vectors, FieldCount: fields}
+	nodes := Nodes{Vectors: vectors, FieldCount: fields, Activity: &Activities{mean: 2, deviation: .5}}
 	row := make([]float32, d)
 	for i := range n {
 		for k := range row {
@@ -41,6 +41,8 @@ func randomNodes(t testing.TB, rng *rand.Rand, n, d, fields int, half bool) Node
 		nodes.Fields = append(nodes.Fields, uint16(rng.IntN(fields-1)))
 		nodes.Popularity = append(nodes.Popularity, float32(math.Log1p(float64(rng.IntN(50)))))
 		nodes.Age = append(nodes.Age, 30*rng.Float32())
+		nodes.Activity.When = append(nodes.Activity.When, int64(3600*(i%5)))
+		nodes.Activity.Links = append(nodes.Activity.Links, float32(rng.NormFloat64()))
 	}
 	for f := range fields {
 		nodes.FieldNames = append(nodes.FieldNames, fmt.Sprint("field ", f))
@@ -116,6 +118,11 @@ var specimens = []specimen{
 	{"field-matrix+popularity+age", propensityOf("field-matrix+popularity+age"),
 		wantTerms(wantFieldMatrix, Popularity, Age)},
 	{"known+age", propensityOf("known+age"), wantTerms(wantKnown, Age)},
+	{"field-matrix+person+item+activity", propensityOf("field-matrix+person+item+activity"), wantEffects},
+	{"constant+person+item+age", propensityOf("constant+person+item+age"),
+		func(n Nodes, p []float64, i, j int32) float64 {
+			return p[i] + p[n.Len()+int(j)] + wantTerms(wantConstant, Age)(n, p[2*n.Len():], i, j)
+		}},
 	{"constant+popularity", propensityOf("constant+popularity"), wantTerms(wantConstant, Popularity)},
 }
 
@@ -249,6 +256,16 @@ func wantTerms(inside formula, terms ...Term) formula {
 		}
 		return s
 	}
+}
+
+// wantEffects is of fields, effects of every node as source and as target, and activity.
+func wantEffects(n Nodes, p []float64, i, j int32) float64 {
+	effects := p[n.FieldCount*n.FieldCount:]
+	slopes := effects[2*n.Len():]
+	hours := math.Max(0, float64(n.Activity.When[i]-n.Activity.When[j])/3600)
+	age, links := (math.Log(1+hours)-2)/.5, float64(n.Activity.Links[i])
+	return wantFieldMatrix(n, p, i, j) + effects[i] + effects[n.Len()+int(j)] +
+		slopes[0]*age + slopes[1]*(age*age-1) + slopes[2]*links + slopes[3]*links*age
 }
 
 // everySpecimen runs a test for every model, on float32 and on float16 vectors.

@@ -81,7 +81,7 @@ func made[T any](x T, err error) func(testing.TB) T {
 func TestWrongSettings(t *testing.T) {
 	n := randomNodes(t, newRand(t, 1), 10, 8, 4, false)
 	bare, blind, short, misnamed, wild := n, n, n, n, n
-	bare.Popularity, bare.Age = nil, nil
+	bare.Popularity, bare.Age, bare.Activity = nil, nil, nil
 	blind.Vectors = nil
 	short.Fields = n.Fields[:5]
 	misnamed.FieldNames = []string{"unknown"}
@@ -120,6 +120,8 @@ func TestWrongSettings(t *testing.T) {
 		{"no popularity", propensity("field-matrix+popularity", bare, PropensityOptions{}), ErrShape,
 			[]string{"popularity", "LogInDegree"}},
 		{"no age", propensity("field-matrix+age", bare, PropensityOptions{}), ErrShape, []string{"age", "Ages"}},
+		{"no activity", propensity("field-matrix+activity", bare, PropensityOptions{}), ErrShape,
+			[]string{"activity", "ActivitiesOf"}},
 		{"infinite age", propensity("field-matrix+age", infinite, PropensityOptions{}), ErrNotFinite,
 			[]string{"node 3", "+Inf"}},
 		{"no vectors", link("diagonal", blind, LinkOptions{}), ErrShape, []string{"encode"}},

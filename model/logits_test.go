@@ -303,7 +303,8 @@ func TestTerms(t *testing.T) {
 		}
 		params := randomParams(rng, m)
 		terms, dense := TermsOf(propensity, params)
-		if base, _, _ := strings.Cut(m.Kind(), "+"); dense == (base == "known" || base == "mlp") {
+		base, more, _ := strings.Cut(m.Kind(), "+")
+		if dense == (base == "known" || base == "mlp" || strings.Contains(more, string(Activity))) {
 			t.Errorf("%s has terms: %v", m.Kind(), dense)
 		}
 		if !dense {

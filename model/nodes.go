@@ -13,13 +13,13 @@ import (
 type Nodes struct {
 	Vectors    *graph.Vectors // nil where no model asks; see NeedsVectors
 	Fields     []uint16
-	FieldCount int       // field indices run below this; 0 is the unknown field
-	Popularity []float32 // log(1 + in-degree among the training links); nil if no model asks
-	Age        []float32 // years before the newest node; nil if no model asks
+	FieldCount int         // field indices run below this; 0 is the unknown field
+	Popularity []float32   // log(1 + in-degree among the training links); nil if no model asks
+	Age        []float32   // years before the newest node; nil if no model asks
 	Activity   *Activities // of sources and targets; nil if no model asks
-	FieldNames []string  // by index, to compare with those of a file; nil: not compared
-	Sources    []int32   // who can link, ascending; nil means all
-	Targets    []int32   // who can be linked to, ascending; nil means all
+	FieldNames []string    // by index, to compare with those of a file; nil: not compared
+	Sources    []int32     // who can link, ascending; nil means all
+	Targets    []int32     // who can be linked to, ascending; nil means all
 }
 
 // NodesOf returns a graph's nodes, without popularity and age.
