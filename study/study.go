@@ -28,6 +28,7 @@ type Study struct {
 	planted bool // it can run on worlds that are planted on a network
 	real    bool // it is about real networks, and needs at least one
 	logged  bool // it needs networks with logged exposure
+	shown   bool // it needs sets of shown pairs
 
 	run func(ctx context.Context, l *lab) (*Result, error)
 }
@@ -35,7 +36,7 @@ type Study struct {
 // All returns the studies in the order in which "all" runs them.
 func All() []Study {
 	return []Study{table1, quality, balance, table2, table3, table4, figure1, figure2, theory, bound, robust,
-		doctor, prescription, certificate, clicks}
+		doctor, prescription, certificate, clicks, exposed}
 }
 
 // Lookup returns the studies with these names, each once, in the order of All. The name "all" means all of them.
@@ -73,6 +74,9 @@ type Options struct {
 	// texts and fields, a link model fitted to its links, and everything else as in generated worlds. Other studies
 	// are about real networks alone, and the rest cannot use any.
 	Networks []RealNetwork `json:"networks,omitempty"`
+
+	// Shown are sets of people and items of which it is known what was shown; for the study exposed alone.
+	Shown []*ShownSet `json:"-"`
 
 	// Methods are more ways to train, such as by a scheme of your own that is registered with package risk. table1,
 	// table3 and table4 have rows for them, and table1 compares them with the others seed by seed.
@@ -145,6 +149,8 @@ func (o Options) Repetitions() int {
 	switch {
 	case o.Quick:
 		return 2
+	case len(o.Shown) > 0:
+		return 5
 	case len(o.Networks) > 0:
 		return 3
 	}
@@ -198,11 +204,13 @@ func runnable(chosen []Study, names []string, o Options) ([]Study, error) {
 	for _, s := range chosen {
 		var why string
 		switch {
+		case s.shown && len(o.Shown) == 0:
+			why = "needs folders with votes or ratings of what was shown"
 		case s.real && len(o.Networks) == 0:
 			why = "needs a network; give the folder of a dataset"
 		case s.logged && !logged:
 			why = "needs a network whose exposures are logged; add exposures.parquet to the dataset"
-		case !s.real && !s.planted && len(o.Networks) > 0:
+		case !s.real && !s.planted && !s.shown && len(o.Networks) > 0:
 			why = "needs generated worlds; on data of your own there is " + strings.Join(onNetworks(), ", ")
 		case s.planted && len(o.Networks) > 1:
 			why = "plants truths on one network; give only one"

@@ -27,6 +27,7 @@ type studyFlags struct {
 	out           string
 	data          []string
 	dates         string
+	test          string
 	quick         bool
 	quiet, asJSON bool
 }
@@ -60,11 +61,18 @@ network whose links have no direction in time is split at random). clicks needs
 exposures.parquet. certificate, table1 and table2 plant known truths on the
 vectors and fields, the last two on one network at a time.
 
+exposed is about people and items of which it is known what was shown: --data
+are folders with statements.csv.gz and votes.csv.gz, as Polis publishes them, or
+with ratings.csv.gz (person, item, rating). A fifth of what was shown is held
+out as if it had never been, and judged by; --test FILE judges by pairs that
+were shown at random instead.
+
 --out writes NAME.json and a CSV file per table and figure for every study.`,
 		Example: `  unseen study table1 --quick
   unseen study quality --seeds 3
   unseen study all --out results
   unseen study table1 --data unseen-demo/dataset --seeds 3
+  unseen study exposed --data polis/taxes --data jester
   unseen study table4 --data elife --data cora --dates 2020-07-01,2021-01-01`,
 		ValidArgs: append(names, "all"),
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -85,13 +93,14 @@ vectors and fields, the last two on one network at a time.
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.IntVar(&f.seeds, "seeds", 0, "repetitions (default 10; 3 with --data; 2 if quick)")
+	flags.IntVar(&f.seeds, "seeds", 0, "repetitions (default 10; 3 with --data, 5 of exposed; 2 if quick)")
 	flags.Uint64Var(&f.seed, "seed", 2001, "the first seed; the others follow it")
 	threadsFlag(cmd, &f.threads)
 	flags.StringVar(&f.preset, "preset", "safe", "settings: "+strings.Join(fit.Presets(), ", "))
 	flags.BoolVar(&f.quick, "quick", false, "small worlds, to check that everything works")
 	flags.StringArrayVar(&f.data, "data", nil, "the dataset in this `folder`; repeatable")
 	flags.StringVar(&f.dates, "dates", "", "split networks that have times at these two `days`")
+	flags.StringVar(&f.test, "test", "", "exposed: pairs shown at random in this `file`, to judge by")
 	flags.StringVar(&f.out, "out", "", "write JSON and CSV files into this `folder`")
 	flags.BoolVar(&f.quiet, "quiet", false, "no progress on stderr")
 	jsonFlag(cmd, &f.asJSON)
@@ -118,8 +127,23 @@ func runStudy(ctx context.Context, f studyFlags, t *display) (*studyReport, erro
 	if err != nil {
 		return nil, err
 	}
+	shown := slices.Contains(f.names, "exposed")
+	switch {
+	case shown && len(f.names) > 1:
+		return nil, usagef("exposed reads folders of its own kind; run it alone")
+	case f.test != "" && !(shown && len(f.data) == 1):
+		return nil, usagef("--test goes with unseen study exposed and one --data")
+	}
 	for _, folder := range f.data {
 		t.say("opening %s", folder)
+		if shown {
+			set, err := study.OpenShown(folder, f.test)
+			if err != nil {
+				return nil, &usageError{err}
+			}
+			o.Shown = append(o.Shown, set)
+			continue
+		}
 		data, err := dataset.Open(ctx, folder, dataset.OpenOptions{})
 		if err != nil {
 			return nil, &usageError{err}
