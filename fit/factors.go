@@ -81,8 +81,15 @@ func factorSquare(link model.LinkModel, p *graph.Pairs) float64 {
 	return max(square/float64(pairs), 1e-30)
 }
 
+// Prior precisions of the effects of sources and targets: people differ less in how readily they link than items in
+// how many they please.
+const (
+	sourcePrecision = 3
+	targetPrecision = .3
+)
+
 // factorPriors returns the precision of every parameter of a link model with factors, under which ⟨u, v⟩ and ⟨u, A·h⟩
-// have the prior variance ridge each and an effect of a node has 1; b is free. A sum of r products of two normals of
+// have the prior variance ridge each; b is free. A sum of r products of two normals of
 // precision p has the variance r/p².
 func factorPriors(link model.LinkModel, meanSquare, ridge float64) []float64 {
 	precisions := make([]float64, 0, link.Size())
@@ -93,8 +100,10 @@ func factorPriors(link model.LinkModel, meanSquare, ridge float64) []float64 {
 			precision = math.Sqrt(float64(part.Shape[1]) / ridge)
 		case "A":
 			precision = math.Sqrt(float64(part.Shape[0])/ridge) * meanSquare
-		case "b_source", "b_target":
-			precision = 1
+		case "b_source":
+			precision = sourcePrecision
+		case "b_target":
+			precision = targetPrecision
 		}
 		for range part.Size() {
 			precisions = append(precisions, precision)

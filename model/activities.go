@@ -65,7 +65,7 @@ func (a *Activities) age(source, target int32) float64 {
 	if !known {
 		return 0
 	}
-	return (math.Log1p(max(hours, 0)) - a.mean) / a.deviation
+	return (math.Log(1+max(hours, 0)) - a.mean) / a.deviation
 }
 
 // activitySlopes is how many slopes the term Activity has.

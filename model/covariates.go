@@ -202,22 +202,27 @@ func (m *Covariates) value(term Term, source, target int32) float32 {
 func (m *Covariates) Logits(s, params []float32, b Batch) {
 	m.inside.Logits(s, params[:m.inside.Size()], b)
 	s = s[:b.Len()]
+	sources, targets := b.Sources[:len(s)], b.Targets[:len(s)]
 	for term, at := range m.parts() {
 		own := params[at.from:at.to]
-		for k := range s {
-			i, j := b.Sources[k], b.Targets[k]
-			switch term {
-			case Text:
-			case Person:
+		switch term {
+		case Text:
+		case Person:
+			for k, i := range sources {
 				s[k] += own[m.sources.of(i)]
-			case Item:
+			}
+		case Item:
+			for k, j := range targets {
 				s[k] += own[m.targets.of(j)]
-			case Activity:
-				for q, x := range m.nodes.Activity.values(i, j) {
-					s[k] += own[q] * x
-				}
-			default:
-				s[k] += own[0] * m.value(term, i, j)
+			}
+		case Activity:
+			for k, i := range sources {
+				v := m.nodes.Activity.values(i, targets[k])
+				s[k] += own[0]*v[0] + own[1]*v[1] + own[2]*v[2] + own[3]*v[3]
+			}
+		default:
+			for k, i := range sources {
+				s[k] += own[0] * m.value(term, i, targets[k])
 			}
 		}
 	}
@@ -227,29 +232,36 @@ func (m *Covariates) Logits(s, params []float32, b Batch) {
 func (m *Covariates) Backward(grad, params []float32, b Batch, ds []float32) {
 	size := m.inside.Size()
 	m.inside.Backward(grad[:size], params[:size], b, ds)
+	ds = ds[:b.Len()]
+	sources, targets := b.Sources[:len(ds)], b.Targets[:len(ds)]
 	for term, at := range m.parts() {
 		own := grad[at.from:at.to]
-		var slopes [activitySlopes]float64
-		for k, x := range ds[:b.Len()] {
-			i, j := b.Sources[k], b.Targets[k]
-			switch term {
-			case Text:
-			case Person:
-				own[m.sources.of(i)] += x
-			case Item:
-				own[m.targets.of(j)] += x
-			case Activity:
-				for q, v := range m.nodes.Activity.values(i, j) {
-					slopes[q] += float64(x) * float64(v)
+		switch term {
+		case Text:
+		case Person:
+			for k, x := range ds {
+				own[m.sources.of(sources[k])] += x
+			}
+		case Item:
+			for k, x := range ds {
+				own[m.targets.of(targets[k])] += x
+			}
+		case Activity:
+			var slopes [activitySlopes]float64
+			for k, x := range ds {
+				for q, v := range m.nodes.Activity.values(sources[k], targets[k]) {
+					slopes[q] += float64(x * v)
 				}
-			default:
-				slopes[0] += float64(x) * float64(m.value(term, i, j))
 			}
-		}
-		if term != Person && term != Item {
-			for q := range own {
-				own[q] += float32(slopes[q])
+			for q, x := range slopes {
+				own[q] += float32(x)
 			}
+		default:
+			var slope float64
+			for k, x := range ds {
+				slope += float64(x) * float64(m.value(term, sources[k], targets[k]))
+			}
+			own[0] += float32(slope)
 		}
 	}
 }

@@ -59,7 +59,7 @@ const (
 // exposedSettings are those of a method.
 func exposedSettings(method string, seed uint64) fit.Settings {
 	s := fit.Settings{Method: "naive", Link: "factors", LinkOptions: model.LinkOptions{Rank: exposedRank},
-		Ridge: exposedRidge, Seed: seed, Threads: 1, LBFGS: fit.LBFGSSettings{Iterations: 400, Tolerance: 1e-7}}
+		Ridge: exposedRidge, Seed: seed, Threads: 1}
 	switch method {
 	case shownPairsOnly:
 		s.Method = "shown"
@@ -207,6 +207,9 @@ func (d *exposedDraw) prepare(ctx context.Context, m exposedMode, available bool
 
 // fit trains by a method in a mode and predicts the test pairs.
 func (d *exposedDraw) fit(ctx context.Context, m exposedMode, method string) error {
+	if method == naiveAll && d.set.Since == nil {
+		return nil // everything was available
+	}
 	began := time.Now()
 	prepared, err := d.prepare(ctx, m, method != naiveAll)
 	if err != nil {
@@ -373,14 +376,16 @@ func (l *lab) draws(ctx context.Context) (map[string][]*exposedDraw, []*ShownSet
 // fitAll trains every method in every mode that it makes sense in.
 func (d *exposedDraw) fitAll(ctx context.Context) error {
 	for _, m := range exposedModes {
-		methods := []string{ours}
-		switch {
-		case !m.logged():
+		var methods []string
+		switch m {
+		case blind:
 			methods = []string{naiveAll, naiveAvailable, ours}
-		case m == tenthOf, m == tenthPairs, m == complete:
-			methods = append(methods, shownPairsOnly, robustly)
+		case tenthPairs, complete:
+			methods = []string{shownPairsOnly, ours, robustly}
+		case tenthOf:
+			methods = []string{shownPairsOnly, ours}
 		default:
-			methods = append(methods, shownPairsOnly)
+			methods = []string{ours}
 		}
 		for _, method := range methods {
 			if err := d.fit(ctx, m, method); err != nil {
@@ -395,6 +400,9 @@ func (d *exposedDraw) fitAll(ctx context.Context) error {
 func (d *exposedDraw) of(m exposedMode, method string) *exposedFit {
 	if method == naiveAll || method == naiveAvailable {
 		m = blind
+	}
+	if method == naiveAll && d.set.Since == nil {
+		method = naiveAvailable // everything was available
 	}
 	return d.fits[fitOf{m.name, method}]
 }

@@ -1,0 +1,203 @@
+package study
+
+import (
+	"compress/gzip"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"unseen/internal/racetest"
+	"unseen/sample"
+)
+
+// conversation is people who were shown statements that were there while they were active, some more than others, with
+// planted tastes.
+func conversation(seed uint64, people, items int) *ShownSet {
+	rng := rand.New(rand.NewPCG(seed, 7))
+	s := &ShownSet{Name: "made"}
+	taste := make([]float64, items)
+	for j := range items {
+		s.Items = append(s.Items, string(rune('a'+j)))
+		s.Since = append(s.Since, int64(j)*40_000)
+		taste[j] = rng.NormFloat64()
+	}
+	for i := range people {
+		s.People = append(s.People, "p"+string(rune('A'+i)))
+		last, busy, side := rng.Int64N(int64(items)*40_000)+100_000, rng.Float64(), rng.NormFloat64()
+		for j, since := range s.Since {
+			if since < last && rng.Float64() < busy {
+				z := taste[j] + 2*side*taste[(j+1)%items]
+				s.Shown = append(s.Shown, ShownPair{int32(i), int32(j), rng.Float64() < 1/(1+math.Exp(-z)), last - 60})
+			}
+		}
+	}
+	return s
+}
+
+func TestExposed(t *testing.T) {
+	t.Parallel()
+	racetest.Skip(t, "TestEveryMethodRunsOnAnyEngine of package fit has the goroutines of every fit")
+	results, err := Run(t.Context(), []string{"exposed"}, Options{Shown: []*ShownSet{conversation(1, 40, 16)},
+		Seeds: Seeds(1, 2), Threads: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := results[0]
+	if err := r.check(); err != nil {
+		t.Error(err)
+	}
+	rows := map[string]*ExposedRow{}
+	for _, row := range r.Rows.([]*ExposedRow) {
+		rows[row.Mode+", "+row.Method] = row
+		for name, x := range map[string]float64{"AUC": float64(row.AUC), "NDCG": float64(row.NDCG),
+			"log-loss": float64(row.LogLoss)} {
+			if !(x > 0 && x < 2) {
+				t.Errorf("%s, %s: %s %v", row.Mode, row.Method, name, x)
+			}
+		}
+	}
+	// A complete log leaves ŷ to shown pairs alone, and π̂ to the log.
+	with, only := rows["complete log, mle"], rows["complete log, shown only"]
+	if math.Abs(float64(with.AUC-only.AUC)) > .01 || math.Abs(float64(with.LogLoss-only.LogLoss)) > .01 ||
+		math.Abs(float64(with.MeanPropensity-with.ShownShare)) > .02 || only.GapAUC != 1 || only.GapLogLoss != 1 {
+		t.Errorf("mle %+v, shown only %+v", with, only)
+	}
+	if first, last := rows["blind, "+naiveAll], rows["complete log, "+naiveAll]; first.AUC != last.AUC ||
+		first.GapLogLoss != 0 {
+		t.Errorf("naive %+v and %+v", first, last)
+	}
+	if len(r.Claims) != 9 || len(r.Figures) != 2 || len(r.Tables) != 2 {
+		t.Errorf("%d claims, %d figures, %d tables", len(r.Claims), len(r.Figures), len(r.Tables))
+	}
+}
+
+// Held-out pairs are, for training, not shown and not linked, and people with a log are not judged.
+func TestExposedDraw(t *testing.T) {
+	t.Parallel()
+	s := conversation(2, 30, 12)
+	d, err := newDraw(s, 5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if share := float64(len(d.test)) / float64(len(s.Shown)); share < .1 || share > .3 ||
+		len(d.test)+len(d.train) != len(s.Shown) {
+		t.Errorf("%d of %d pairs are held out", len(d.test), len(s.Shown))
+	}
+	shown := map[[2]int32]bool{}
+	for _, m := range exposedModes {
+		log, kind := d.log(m)
+		if (log == nil) != (m == blind) {
+			t.Fatalf("%s: log %v", m.name, log)
+		}
+		if log == nil {
+			continue
+		}
+		clear(shown)
+		for k := range log.Source {
+			shown[[2]int32{log.Source[k], log.Target[k]}] = log.Exposed[k]
+		}
+		if sampled := slices.Contains(log.Exposed, false); sampled != (kind == sample.Sampled) {
+			t.Errorf("%s: a %s log has pairs that were not shown: %v", m.name, kind, sampled)
+		}
+		people := d.loggedPeople(m)
+		for _, p := range d.test {
+			at := [2]int32{p.Person, d.node(p.Item)}
+			if shown[at] || d.graph.HasLink(at[0], at[1]) {
+				t.Fatalf("%s: the held-out pair %v is known", m.name, p)
+			}
+		}
+		for _, p := range d.train {
+			if people != nil && people[p.Person] != shown[[2]int32{p.Person, d.node(p.Item)}] {
+				t.Fatalf("%s: pair %v of a person whose log is known: %v", m.name, p, people[p.Person])
+			}
+		}
+	}
+	d.fits[fitOf{tenthOf.name, ours}] = &exposedFit{logits: make([]float64, len(d.test))}
+	people := d.loggedPeople(tenthOf)
+	for person := range judge([]*exposedDraw{d}, tenthOf, ours).people {
+		if people[person] {
+			t.Errorf("person %d has a log and is judged", person)
+		}
+	}
+}
+
+func TestOpenShown(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	write := func(name, text string) {
+		t.Helper()
+		f, err := os.Create(filepath.Join(folder, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		if !strings.HasSuffix(name, ".gz") {
+			_, err = f.WriteString(text)
+		} else {
+			w := gzip.NewWriter(f)
+			if _, err = w.Write([]byte(text)); err == nil {
+				err = w.Close()
+			}
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	open := func(test string) *ShownSet {
+		t.Helper()
+		s, err := OpenShown(folder, test)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	if _, err := OpenShown(folder, ""); err == nil || !strings.Contains(err.Error(), "ratings.csv.gz") {
+		t.Errorf("an empty folder: %v", err)
+	}
+	write("ratings.csv", "person,joke,rating\na,1,-2\na,2,3.5\nb,1,.5\nb,2,-1\nc,2,1\n")
+	write("random.csv", "person,item,rating\nc,1,1\na,3,-4\n")
+	s := open(filepath.Join(folder, "random.csv"))
+	if want := []ShownPair{{0, 0, false, 0}, {0, 1, true, 0}, {1, 0, true, 0}, {1, 1, false, 0}, {2, 1, true, 0}}; s.Since !=
+		nil || !slices.Equal(s.Shown, want) || !slices.Equal(s.Random, []ShownPair{{2, 0, true, 0}, {0, 2, false, 0}}) ||
+		!slices.Equal(s.Items, []string{"1", "2", "3"}) {
+		t.Errorf("ratings %+v", s)
+	}
+	// a and b were shown everything, and get the mask of c, who was shown the second item alone
+	masked := open("").masked(1)
+	if len(masked.People) != 2 || !slices.Equal(masked.Shown, []ShownPair{{0, 1, true, 0}, {1, 1, false, 0}}) ||
+		!slices.Equal(masked.Random, []ShownPair{{0, 0, false, 0}, {1, 0, true, 0}}) {
+		t.Errorf("masked %+v", masked)
+	}
+	write("statements.csv.gz", "id,time,author,text\n7,5000,x,\"one, two\"\n8,9000,x,three\n")
+	write("votes.csv.gz", "person,statement,vote,time\na,8,0,10000\nb,7,-1,11000\nb,7,1,12000\n")
+	if s = open(""); !slices.Equal(s.Since, []int64{5, 9}) ||
+		!slices.Equal(s.Shown, []ShownPair{{0, 1, false, 10}, {1, 0, true, 12}}) || s.masked(1) != nil {
+		t.Errorf("votes %+v", s)
+	}
+	write("votes.csv.gz", "person,statement,vote,time\na,9,0,10000\n")
+	if _, err := OpenShown(folder, ""); err == nil || !strings.Contains(err.Error(), "does not have") {
+		t.Errorf("a vote on nothing: %v", err)
+	}
+}
+
+func TestExposedMeasures(t *testing.T) {
+	t.Parallel()
+	scores, liked := []float64{3, 2, 1, 0}, []bool{false, true, true, false}
+	if got, want := ndcgOf(scores, liked, 2), (1/math.Log2(3))/(1+1/math.Log2(3)); math.Abs(got-want) > 1e-12 {
+		t.Errorf("NDCG %v, want %v", got, want)
+	}
+	a, b := logistic([]float64{-1, 1, -1, 1}, []ShownPair{{Liked: false}, {Liked: true}, {Liked: true}, {Liked: true}})
+	if !(a > 0 && b > 0) {
+		t.Errorf("slope %v and intercept %v", a, b)
+	}
+	one := &judged{people: map[int32]*personal{0: {lists: 1, auc: .9}, 1: {lists: 1, auc: .7}}}
+	two := &judged{people: map[int32]*personal{0: {lists: 1, auc: .8}, 1: {lists: 1, auc: .8}}}
+	d := difference(withinAUC, [2]*judged{one, two})
+	if half := 1.96 * math.Sqrt(.02) / 2; math.Abs(d.Estimate) > 1e-12 || math.Abs(d.Upper-half) > 1e-12 {
+		t.Errorf("difference %+v", d)
+	}
+}
