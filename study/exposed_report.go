@@ -3,7 +3,6 @@ package study
 import (
 	"context"
 	"fmt"
-	"math"
 	"strings"
 
 	"unseen/figure"
@@ -362,14 +361,18 @@ func (all exposedResults) identifiedClaim() Claim {
 		})
 }
 
-// setClaim compares what the doctor allows of mean π with the log.
+// setClaim compares what the doctor allows of mean π with the log. Where it does not call exposure identified and has no
+// set, it allows all that links do: π is at least the share that is linked.
 func (all exposedResults) setClaim() Claim {
 	return all.each("blind, the doctor's set holds the log's mean π", func(one exposedResult) (bool, string) {
 		f := one.draws[0].of(blind, ours)
-		if f.set == nil || math.IsNaN(f.share) {
-			return false, fmt.Sprintf("has no set; mean π is %.3f by the log", f.share)
+		low, high := f.linked, 1.
+		switch {
+		case f.set != nil:
+			low, high = f.set.Propensity.Low, f.set.Propensity.High
+		case f.class == fit.Identified:
+			low, high = f.mean, f.mean
 		}
-		s := f.set.Propensity
-		return s.Low <= f.share && f.share <= s.High, fmt.Sprintf("%.3f in %.3f to %.3f", f.share, s.Low, s.High)
+		return low <= f.share && f.share <= high, fmt.Sprintf("%s, %.3f in %.3f to %.3f", f.class, f.share, low, high)
 	})
 }
