@@ -2,12 +2,15 @@ package fit
 
 import (
 	"errors"
+	"fmt"
 	"math"
+	"math/rand/v2"
 	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"unseen/graph"
 	"unseen/internal/kern"
@@ -148,7 +151,11 @@ func TestExposureIsRefused(t *testing.T) {
 		"fields+text":      {Settings{Method: "mle"}, ErrSetting, "only bayes"},
 		"fields+popularity": {Settings{mostExact: 3}, ErrSetting,
 			"take fewer dimensions"},
-		"": {Settings{Method: "ap", Propensity: "field-matrix+text"}, ErrSetting, "set exposure to fields+text"},
+		"fields+person":          {Settings{}, ErrSetting, "set method to mle"},
+		"fields+item":            {Settings{Method: "naive"}, ErrSetting, "learns no exposure"},
+		"fields+activity":        {Settings{Method: "mle", Propensity: "constant"}, ErrSetting, "give one of exposure"},
+		"fields+person+activity": {Settings{Method: "mle"}, model.ErrShape, "activity of the nodes is not known"},
+		"":                       {Settings{Method: "ap", Propensity: "field-matrix+text"}, ErrSetting, "set exposure to fields+text"},
 	} {
 		test.settings.Exposure, test.settings.Replicates = exposure, -1
 		if _, err := Fit(t.Context(), p, test.settings); !errors.Is(err, test.is) ||
@@ -174,4 +181,79 @@ func TestExposureByFields(t *testing.T) {
 		string(want.Findings) != string(got.Findings) {
 		t.Error("where nothing is refuted, the exposure is not by fields")
 	}
+}
+
+// With a log, effects of people and items and the slopes of activity are found; without one, items' effects stay near 0,
+// whatever their links.
+func TestExposureOfPeopleAndItems(t *testing.T) {
+	t.Parallel()
+	racetest.Skip(t, "TestEveryMethodRunsOnAnyEngine has the goroutines of every fit")
+	const people, items, hour = 120, 40, 3600
+	rng := rand.New(rand.NewPCG(5, 5))
+	var b graph.Builder
+	effects, when := make([]float64, people+items), make([]int64, people+items)
+	for i := range effects {
+		n := graph.Node{ID: fmt.Sprint(i), Role: graph.SourceOnly}
+		effects[i], when[i] = rng.NormFloat64(), 100*hour+rng.Int64N(500*hour)
+		if i >= people {
+			n.Role, n.Time = graph.TargetOnly, time.Unix(when[i]-100*hour, 0)
+		}
+		must(b.AddNode(n))(t)
+	}
+	log := &sample.ExposureLog{}
+	for i := range int32(people) {
+		for j := int32(people); j < people+items; j++ {
+			hours := float64(when[i]+hour-when[j]+100*hour) / hour
+			s, _ := kern.Sigmoid64(4 + effects[i] + effects[j] - math.Log1p(math.Max(hours, 0)))
+			if hours < 0 || rng.Float64() > s {
+				continue
+			}
+			linked := rng.IntN(2) == 0
+			log.Source, log.Target = append(log.Source, i), append(log.Target, j)
+			log.Exposed, log.Linked = append(log.Exposed, true), append(log.Linked, linked)
+			if linked {
+				if err := b.AddLinkAt(i, j, when[i]); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	g, _, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := func(kind sample.LogKind) (persons, targets, slopes []float64) {
+		o := sample.Options{Log: log, Origin: sample.Origin{Plan: sample.Plan{Split: sample.Whole, Later: true,
+			Available: true, PerLink: people * items, Log: kind}}}
+		r := mustFit(t, must(sample.Prepare(t.Context(), g, o))(t).Problem, Settings{Method: "mle", Link: "factors",
+			LinkOptions: model.LinkOptions{Rank: 1}, Ridge: .25, Exposure: "fields+activity+item+person"})
+		at := r.PropensityParams[r.Propensity.Size()-people-items-4:]
+		wide := func(from, to int) (out []float64) {
+			for _, x := range at[from:to] {
+				out = append(out, float64(x))
+			}
+			return out
+		}
+		return wide(0, people), wide(people, people+items), wide(people+items, len(at))
+	}
+	persons, targets, slopes := found(sample.Complete)
+	if p, q := correlated(persons, effects[:people]), correlated(targets, effects[people:]); p < .3 || q < .8 ||
+		slopes[0] > -.3 || slopes[2] < .5 {
+		t.Errorf("correlations %v and %v with the true effects, slopes %v", p, q, slopes)
+	}
+	_, unlogged, slopes := found(sample.Ignored)
+	if dot(unlogged, unlogged) > .1*dot(targets, targets) || slopes[0] > -.3 {
+		t.Errorf("without a log items' effects are %v, with it %v; slopes %v", unlogged, targets, slopes)
+	}
+}
+
+func correlated(x, y []float64) float64 {
+	var mx, my, xx, yy, xy float64
+	for k := range x {
+		mx, my = mx+x[k]/float64(len(x)), my+y[k]/float64(len(x))
+	}
+	for k := range x {
+		xx, yy, xy = xx+(x[k]-mx)*(x[k]-mx), yy+(y[k]-my)*(y[k]-my), xy+(x[k]-mx)*(y[k]-my)
+	}
+	return xy / math.Sqrt(xx*yy)
 }

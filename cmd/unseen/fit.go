@@ -153,9 +153,10 @@ func (f *fitFlags) register(cmd *cobra.Command) {
 	completeFlags(cmd, map[string][]string{
 		"method": slices.Sorted(maps.Keys(fit.Methods())), "preset": fit.Presets(),
 		"link": model.LinkKinds(), "propensity": model.PropensityKinds(), "optimiser": {"adam", "lbfgs"},
-		"doctor":   {fit.FullDoctor, fit.QuickDoctor},
-		"exposure": {fit.AutoExposure, "fields", "fields+text", "fields+popularity", "fields+text+popularity"},
-		"world":    slices.Sorted(maps.Keys(plans)),
+		"doctor": {fit.FullDoctor, fit.QuickDoctor},
+		"exposure": {fit.AutoExposure, "fields", "fields+text", "fields+popularity", "fields+text+popularity",
+			"fields+person+item+activity"},
+		"world": slices.Sorted(maps.Keys(plans)),
 	}, "violate", "search", "search-points", "anchor", "starts", "seed", "threads", "nodes", "dim", "fields", "pairs",
 		"logged", "certify")
 }
@@ -207,12 +208,16 @@ Worlds:
 --violate breaks an assumption of learning in the world, to see what becomes of
 the result; repeat it to break several:
 ` + violationList() + `
---exposure says what the π̂ of bayes depends on: fields, alone or with any of
-these behind it, such as fields+text+popularity. By default (auto) the doctor's
-tests decide between fields, text and popularity; quick means fields.
-  text        what is relevant by its vectors is shown more
+--exposure says what π̂ depends on: fields, alone or with any of these behind it,
+such as fields+text+popularity. By default (auto) the doctor's tests of bayes
+decide between fields, text and popularity; quick means fields.
+  text        what is relevant by its vectors is shown more (bayes)
   popularity  what many link to is shown more
   age         older targets are shown more, or less
+  person      some people are shown more than others (not bayes, as what follows)
+  item        some items are shown to more than others, as far as a log tells
+  activity    how new an item was when a person was last active, and how much
+              that person did
 
 --anchor gives what is known of the mean π from elsewhere, such as a survey:
 same=0.8±0.1 for pairs within a field, cross=… for pairs of two fields; bayes
