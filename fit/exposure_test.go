@@ -155,7 +155,8 @@ func TestExposureIsRefused(t *testing.T) {
 		"fields+item":            {Settings{Method: "naive"}, ErrSetting, "learns no exposure"},
 		"fields+activity":        {Settings{Method: "mle", Propensity: "constant"}, ErrSetting, "give one of exposure"},
 		"fields+person+activity": {Settings{Method: "mle"}, model.ErrShape, "activity of the nodes is not known"},
-		"":                       {Settings{Method: "ap", Propensity: "field-matrix+text"}, ErrSetting, "set exposure to fields+text"},
+		"": {Settings{Method: "ap", Propensity: "field-matrix+text"}, ErrSetting,
+			"set exposure to fields+text"},
 	} {
 		test.settings.Exposure, test.settings.Replicates = exposure, -1
 		if _, err := Fit(t.Context(), p, test.settings); !errors.Is(err, test.is) ||
@@ -183,8 +184,8 @@ func TestExposureByFields(t *testing.T) {
 	}
 }
 
-// With a log, effects of people and items and the slopes of activity are found; without one, items' effects stay near 0,
-// whatever their links.
+// With a log, effects of people and items and the slopes of activity are found; without one, items'
+// effects stay near 0, whatever their links.
 func TestExposureOfPeopleAndItems(t *testing.T) {
 	t.Parallel()
 	racetest.Skip(t, "TestEveryMethodRunsOnAnyEngine has the goroutines of every fit")

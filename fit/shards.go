@@ -32,7 +32,8 @@ func (s Settings) Objective(n model.Nodes, x Extent) (*engine.Objective, error) 
 	case ofFactors(s.Link) || m.shown:
 		return nil, fmt.Errorf("%w: factors and the method shown are learned on one machine; use the link model "+
 			"diagonal and naive, mle, rw, pu, ap or dr", ErrSetting)
-	case strings.Contains(s.Propensity, "+"+string(model.Person)), strings.Contains(s.Propensity, "+"+string(model.Item)),
+	case strings.Contains(s.Propensity, "+"+string(model.Person)),
+		strings.Contains(s.Propensity, "+"+string(model.Item)),
 		strings.Contains(s.Propensity, "+"+string(model.Activity)):
 		return nil, fmt.Errorf("%w: a propensity %s is learned on one machine; leave out the effects of people and "+
 			"items and their activity", ErrSetting, s.Propensity)

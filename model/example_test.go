@@ -135,11 +135,12 @@ func ExampleNewPropensity() {
 	propensity := must(model.NewPropensity("field-matrix+age", nodes, model.PropensityOptions{}))
 	fmt.Println(propensity.Kind(), propensity.Size())
 	_, err := model.NewPropensity("fields", nodes, model.PropensityOptions{})
-	fmt.Println(strings.ReplaceAll(err.Error(), "; ", ";\n"))
+	fmt.Println(strings.NewReplacer("; ", ";\n", ", each", ",\neach").Replace(err.Error()))
 	// Output:
 	// field-matrix+age 10
 	// unsupported model: propensity model "fields";
-	// have constant, field-matrix, known, low-rank-fields, mlp, each with any of +text, +popularity, +age, +person, +item, +activity
+	// have constant, field-matrix, known, low-rank-fields, mlp,
+	// each with any of +text, +popularity, +age, +person, +item, +activity
 }
 
 func ExamplePropensityKinds() {

@@ -32,10 +32,11 @@ type ShownPair struct {
 	Time         int64 // in seconds since 1970; 0 without times
 }
 
-// OpenShown reads a folder with votes.csv.gz and statements.csv.gz, as conversations of Polis are published, or with
-// ratings.csv.gz: a person, an item and a rating a row. A vote is a like where it is 1. A rating is one where it is
-// above 0, or from 3 on where none is below 0. Files need not be compressed. If test is not "", pairs are judged by that
-// were shown at random are read from it, in the form of ratings.
+// OpenShown reads a folder with votes.csv.gz and statements.csv.gz, as conversations of Polis are
+// published, or with ratings.csv.gz: a person, an item and a rating a row. A vote is a like where
+// it is 1. A rating is one where it is above 0, or from 3 on where none is below 0. Files need not
+// be compressed. If test is not "", pairs are judged by that were shown at random are read from it,
+// in the form of ratings.
 func OpenShown(folder, test string) (*ShownSet, error) {
 	s := &ShownSet{Name: filepath.Base(filepath.Clean(folder))}
 	people, items := numbering{}, numbering{}

@@ -44,10 +44,10 @@ func runExposed(ctx context.Context, l *lab) (*Result, error) {
 			"Judged are these pairs, of people without a log in training. The platform chose them: what is said here "+
 			"is said of pairs as it shows them, not of all.",
 		fmt.Sprintf("Every method learns factors of rank %d and effects of people and items with the same prior. mle "+
-			"and dr learn exposure by person, item and activity. AUC and NDCG@5 are within a person, mean over people; "+
-			"gap: share of the way from naive over all pairs to shown only with a complete log; gain: in AUC over "+
-			"naive over the pairs that were available by time, all where there are no times, with an interval of 95%% "+
-			"over people.", exposedRank))
+			"and dr learn exposure by person, item and activity. AUC and NDCG@5 are within a person, mean over "+
+			"people; gap: share of the way from naive over all pairs to shown only with a complete log; gain: in AUC "+
+			"over naive over the pairs that were available by time, all where there are no times, with an interval "+
+			"of 95%% over people.", exposedRank))
 	return r, nil
 }
 
@@ -168,8 +168,8 @@ var exposedPropensityColumns = []column[*ExposedRow]{
 }
 
 func (one exposedResult) propensityTable() figure.Table {
-	t := figure.Table{Name: one.set.Name + "-exposure", Title: one.set.Name + ": π̂ against the log", Head: "log, method",
-		Columns: headings(exposedPropensityColumns)}
+	t := figure.Table{Name: one.set.Name + "-exposure", Title: one.set.Name + ": π̂ against the log",
+		Head: "log, method", Columns: headings(exposedPropensityColumns)}
 	for _, r := range one.rows {
 		if r.Method == ours || r.Method == robustly {
 			t.Add(r.Mode+", "+r.Method, cells(exposedPropensityColumns, []*ExposedRow{r})...)
@@ -218,8 +218,8 @@ func (all exposedResults) gaps() figure.Figure {
 		chart.Series = append(chart.Series, figure.Series{Name: of.name + ", blind", X: figure.Values{.01, 1},
 			Y: figure.Values{without, without}, Reference: true})
 	}
-	return figure.Figure{Name: "gap-closed", Title: "How much of the gap mle closes by how much is logged", Lines: chart,
-		Caption: "Means over the sets with times. 0 is naive over all pairs, 1 shown only with a complete log."}
+	return figure.Figure{Name: "gap-closed", Title: "How much of the gap mle closes by how much is logged",
+		Lines: chart, Caption: "Means over the sets with times. 0 is naive over all pairs, 1 shown only with a complete log."}
 }
 
 // meanGap is the mean of a gap of mle over the sets.
@@ -303,8 +303,8 @@ func points(d risk.Interval) string {
 func (all exposedResults) gapClaim(m exposedMode, auc, loss float64) Claim {
 	a := all.meanGap(m, func(r *ExposedRow) figure.Value { return r.GapAUC })
 	b := all.meanGap(m, func(r *ExposedRow) figure.Value { return r.GapLogLoss })
-	c := all.each(fmt.Sprintf("with a log of %s, mle closes at least %.0f%% of the gap in AUC within a person and %.0f%% "+
-		"of that in log-loss, in the mean of the sets", m.name, 100*auc, 100*loss),
+	c := all.each(fmt.Sprintf("with a log of %s, mle closes at least %.0f%% of the gap in AUC within a person "+
+		"and %.0f%% of that in log-loss, in the mean of the sets", m.name, 100*auc, 100*loss),
 		func(one exposedResult) (bool, string) {
 			r := one.at(m, ours)
 			return true, fmt.Sprintf("%.0f%%, %.0f%%", 100*r.GapAUC, 100*r.GapLogLoss)
@@ -337,8 +337,8 @@ func (all exposedResults) blindPooledClaim() Claim {
 		pairs = append(pairs, [2]*judged{&one.at(blind, ours).verdict, &one.at(blind, naiveAll).verdict})
 	}
 	d := difference(withinAUC, pairs...)
-	c := Claim{"blind with times, mle is above naive over all pairs in AUC within a person, pooled over the sets, with " +
-		"an interval that excludes 0", Met, "The difference is " + points(d) + "."}
+	c := Claim{"blind with times, mle is above naive over all pairs in AUC within a person, pooled over the " +
+		"sets, with an interval that excludes 0", Met, "The difference is " + points(d) + "."}
 	if !(d.Lower > 0) {
 		c.Verdict = Missed
 	}
@@ -346,7 +346,8 @@ func (all exposedResults) blindPooledClaim() Claim {
 }
 
 func (all exposedResults) blindClaim(against string) Claim {
-	return all.each("blind, mle is on no set below "+against+" by more than .005 in AUC within a person, by an interval",
+	return all.each("blind, mle is on no set below "+against+" by more than .005 in AUC within a person, by an "+
+		"interval",
 		func(one exposedResult) (bool, string) {
 			d := one.at(blind, ours).Gain
 			return !(d.Upper < mostBelowBaseline), points(d)
@@ -361,8 +362,8 @@ func (all exposedResults) identifiedClaim() Claim {
 		})
 }
 
-// setClaim compares what the doctor allows of mean π with the log. Where it does not call exposure identified and has no
-// set, it allows all that links do: π is at least the share that is linked.
+// setClaim compares what the doctor allows of mean π with the log. Where it does not call exposure
+// identified and has no set, it allows all that links do: π is at least the share that is linked.
 func (all exposedResults) setClaim() Claim {
 	return all.each("blind, the doctor's set holds the log's mean π", func(one exposedResult) (bool, string) {
 		f := one.draws[0].of(blind, ours)

@@ -161,8 +161,10 @@ func TestOpenShown(t *testing.T) {
 	write("ratings.csv", "person,joke,rating\na,1,-2\na,2,3.5\nb,1,.5\nb,2,-1\nc,2,1\n")
 	write("random.csv", "person,item,rating\nc,1,1\na,3,-4\n")
 	s := open(filepath.Join(folder, "random.csv"))
-	if want := []ShownPair{{0, 0, false, 0}, {0, 1, true, 0}, {1, 0, true, 0}, {1, 1, false, 0}, {2, 1, true, 0}}; s.Since !=
-		nil || !slices.Equal(s.Shown, want) || !slices.Equal(s.Random, []ShownPair{{2, 0, true, 0}, {0, 2, false, 0}}) ||
+	if want := []ShownPair{{0, 0, false, 0}, {0, 1, true, 0}, {1, 0, true, 0}, {1, 1, false, 0},
+		{2, 1, true, 0}}; s.Since !=
+		nil || !slices.Equal(s.Shown, want) ||
+		!slices.Equal(s.Random, []ShownPair{{2, 0, true, 0}, {0, 2, false, 0}}) ||
 		!slices.Equal(s.Items, []string{"1", "2", "3"}) {
 		t.Errorf("ratings %+v", s)
 	}

@@ -208,13 +208,14 @@ Worlds:
 --violate breaks an assumption of learning in the world, to see what becomes of
 the result; repeat it to break several:
 ` + violationList() + `
---exposure says what π̂ depends on: fields, alone or with any of these behind it,
-such as fields+text+popularity. By default (auto) the doctor's tests of bayes
-decide between fields, text and popularity; quick means fields.
-  text        what is relevant by its vectors is shown more (bayes)
+--exposure says what π̂ depends on: fields, alone or with any of these behind
+it, such as fields+text+popularity. By default (auto) the doctor's tests of
+bayes decide between fields, text and popularity; quick means fields.
+  text        what is relevant by its vectors is shown more (bayes alone)
   popularity  what many link to is shown more
   age         older targets are shown more, or less
-  person      some people are shown more than others (not bayes, as what follows)
+  person      some people are shown more than others; this, item and activity
+              are for mle, rw, pu, ap and dr
   item        some items are shown to more than others, as far as a log tells
   activity    how new an item was when a person was last active, and how much
               that person did

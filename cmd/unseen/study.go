@@ -93,7 +93,7 @@ were shown at random instead.
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.IntVar(&f.seeds, "seeds", 0, "repetitions (default 10; 3 with --data, 5 of exposed; 2 if quick)")
+	flags.IntVar(&f.seeds, "seeds", 0, "repetitions (default 10; 3 or 5 with --data; 2 if quick)")
 	flags.Uint64Var(&f.seed, "seed", 2001, "the first seed; the others follow it")
 	threadsFlag(cmd, &f.threads)
 	flags.StringVar(&f.preset, "preset", "safe", "settings: "+strings.Join(fit.Presets(), ", "))
