@@ -219,7 +219,8 @@ func (all exposedResults) gaps() figure.Figure {
 			Y: figure.Values{without, without}, Reference: true})
 	}
 	return figure.Figure{Name: "gap-closed", Title: "How much of the gap mle closes by how much is logged",
-		Lines: chart, Caption: "Means over the sets with times. 0 is naive over all pairs, 1 shown only with a complete log."}
+		Lines: chart, Caption: "Means over the sets with times. 0 is naive over all pairs, 1 shown only with a " +
+			"complete log."}
 }
 
 // meanGap is the mean of a gap of mle over the sets.
