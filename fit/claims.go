@@ -187,7 +187,7 @@ func (r *SetRange) include(x MemberValue) {
 }
 
 // claimOf compares an alternative with the reference. Its intervals count, besides its own errors, the bias and the
-// sampling of the reported mean ŷ, on which that of π̂ depends.
+// sampling of the reported mean ŷ, on which that of π̂ depends, and those of the reported R_AP.
 func (d *diagnosis) claimOf(f, reference *alternativeFit) Member {
 	c := Member{Alternative: f.Alternative}
 	if f.failed {
@@ -221,8 +221,8 @@ func (d *diagnosis) claimOf(f, reference *alternativeFit) Member {
 		c.Ratio = &ratio
 	}
 	m := f.measures[ofRisk]
-	c.Risk = MemberValue{Value: m.value, Error: m.err, Lower: math.Max(m.value-1.96*m.err, 0), Upper: m.value +
-		1.96*m.err}
+	c.Risk = MemberValue{Value: m.value, Error: math.Hypot(m.err, d.riskError)}
+	c.Risk.Lower, c.Risk.Upper = math.Max(m.value-1.96*c.Risk.Error, 0), m.value+1.96*c.Risk.Error
 	return c
 }
 

@@ -238,7 +238,8 @@ type diagnosis struct {
 	weight float64
 	ridge  ridge
 
-	measured bool // the scale has a standard error
+	measured  bool    // the scale has a standard error
+	riskError float64 // of R_AP: its bias and the standard error from having sampled pairs, together
 }
 
 // fieldPair is an ordered pair of fields. With 65,535 fields there are more than an int32 can number, so those that
@@ -412,17 +413,20 @@ func (d *diagnosis) examined() sample.Evidence {
 	return p.Training().At(places)
 }
 
-// measureScale finds how well mean ŷ is known.
+// measureScale finds how well mean ŷ is known, and what the model itself does not know of R_AP.
 func (d *diagnosis) measureScale(ctx context.Context) error {
 	evidence := d.examined()
 	d.found.Support.Examined = evidence.Pairs.Len()
-	m, err := d.result.Judge().MeanLink(ctx, evidence)
+	found, err := d.result.Judge().answer(ctx, question{Evidence: evidence,
+		estimators: []risk.Estimator{meanLink, {Scheme: risk.AP{}}}})
 	if errors.Is(err, risk.ErrClusters) { // a single source: nothing to compare
 		return nil
 	}
 	if err != nil {
 		return err
 	}
+	m := found[0]
+	d.riskError = math.Hypot(found[1].Bias, found[1].Sampling)
 	s := &d.found.MeanLink
 	d.measured = d.result.Posterior != nil
 	*s = Scale{Value: m.Plain, Error: m.Nuisance / m.Plain, Bias: m.Bias / m.Plain, Sampling: m.Sampling / m.Plain}
