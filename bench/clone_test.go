@@ -207,7 +207,7 @@ func TestScales(t *testing.T) {
 			}
 		}
 		var out strings.Builder
-		b := &bench{reps: 1, scale: 1e-3, peers: &peers{}, dir: t.TempDir(), half: half, notes: io.Discard}
+		b := &bench{reps: 1, scale: 3e-4, peers: &peers{}, dir: t.TempDir(), half: half, notes: io.Discard}
 		if err := b.compare(&out, names); err != nil {
 			t.Fatal(err)
 		}
