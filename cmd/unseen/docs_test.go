@@ -37,75 +37,101 @@ var updateDocs = flag.Bool("update-docs", false, "write what commands print into
 //	go test ./cmd/unseen -run TestDocs -update-docs
 func TestDocs(t *testing.T) {
 	t.Parallel()
+	runPages(t, false)
+}
+
+// The page about real networks takes longest, so it does not wait for the others.
+func TestDocsOfNetworks(t *testing.T) {
+	t.Parallel()
+	runPages(t, true)
+}
+
+// runPages runs the pages that speak of the real networks, or those that do not.
+func runPages(t *testing.T, networks bool) {
 	if testing.Short() {
 		t.Skip("slow, and this is -short; ./check runs it once without")
 	}
 	if runtime.GOOS == "windows" {
 		t.Skip("there is no shell on Windows; ./check runs it on Linux")
 	}
-	pages, err := filepath.Glob("../../docs/*.md")
-	if err != nil || len(pages) == 0 {
-		t.Fatalf("no pages: %v", err)
+	files, err := filepath.Glob("../../docs/*.md")
+	if err != nil {
+		t.Fatal(err)
 	}
-	ran := 0
-	demo := sharedDemo(t)
-	for _, page := range pages {
-		raw, err := os.ReadFile(page)
+	ran, demo := 0, sharedDemo(t)
+	for _, file := range files {
+		raw, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		blocks := blocksOf(string(raw))
-		if len(blocks) == 0 {
+		page := docPage{file, string(raw), blocksOf(string(raw))}
+		if len(page.blocks) == 0 || page.needsNetworks() != networks {
 			continue
 		}
 		ran++
-		t.Run(filepath.Base(page), func(t *testing.T) {
-			t.Parallel()
-			folder := filepath.Join(t.TempDir(), "work")
-			if err := os.Mkdir(folder, 0o755); err != nil {
-				t.Fatal(err)
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			if !networks {
+				t.Parallel()
 			}
-			if strings.Contains(string(raw), "../shared/data") {
-				withNetworks(t, folder)
-			}
-			path := withProgram(t)
-			text := string(raw)
-			printed := make([]string, len(blocks))
-			for k, b := range blocks {
-				var problem string
-				if b.python {
-					withPython(t)
-				}
-				if strings.Contains(b.commands, demoOfPages) {
-					shared, err := demo()
-					if err != nil {
-						t.Fatal(err)
-					}
-					b.commands = strings.Replace(b.commands, demoOfPages, "cp -r '"+shared+"'/. .", 1)
-				}
-				if printed[k], problem = b.run(folder, path); problem != "" {
-					t.Fatalf("%s, line %d: %s", page, b.line, problem)
-				}
-				if b.shows && !*updateDocs {
-					if problem := compareShown(b.output, printed[k]); problem != "" {
-						t.Errorf("%s, line %d: %s\n$ %s\nprints\n%s", page, b.line, problem, b.commands, printed[k])
-					}
-				}
-			}
-			if *updateDocs {
-				for k := len(blocks) - 1; k >= 0; k-- {
-					if b := blocks[k]; b.shows && compareShown(b.output, printed[k]) != "" {
-						text = text[:b.from] + strings.TrimRight(printed[k], "\n") + "\n" + text[b.to:]
-					}
-				}
-				if err := os.WriteFile(page, []byte(text), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
+			page.run(t, demo)
 		})
 	}
 	if ran == 0 {
 		t.Error("no page has a block to run")
+	}
+}
+
+// docPage is a page of docs.
+type docPage struct {
+	file, text string
+	blocks     []docBlock
+}
+
+func (p docPage) needsNetworks() bool { return strings.Contains(p.text, "../shared/data") }
+
+// run runs the blocks of a page, and compares what they print or writes it into the page.
+func (p docPage) run(t *testing.T, demo func() (string, error)) {
+	folder := filepath.Join(t.TempDir(), "work")
+	if err := os.Mkdir(folder, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if p.needsNetworks() {
+		withNetworks(t, folder)
+	}
+	path := withProgram(t)
+	printed := make([]string, len(p.blocks))
+	for k, b := range p.blocks {
+		var problem string
+		if b.python {
+			withPython(t)
+		}
+		if strings.Contains(b.commands, demoOfPages) {
+			shared, err := demo()
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.commands = strings.Replace(b.commands, demoOfPages, "cp -r '"+shared+"'/. .", 1)
+		}
+		if printed[k], problem = b.run(folder, path); problem != "" {
+			t.Fatalf("%s, line %d: %s", p.file, b.line, problem)
+		}
+		if b.shows && !*updateDocs {
+			if problem := compareShown(b.output, printed[k]); problem != "" {
+				t.Errorf("%s, line %d: %s\n$ %s\nprints\n%s", p.file, b.line, problem, b.commands, printed[k])
+			}
+		}
+	}
+	if !*updateDocs {
+		return
+	}
+	text := p.text
+	for k := len(p.blocks) - 1; k >= 0; k-- {
+		if b := p.blocks[k]; b.shows && compareShown(b.output, printed[k]) != "" {
+			text = text[:b.from] + strings.TrimRight(printed[k], "\n") + "\n" + text[b.to:]
+		}
+	}
+	if err := os.WriteFile(p.file, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
 	}
 }
 
