@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -415,4 +416,50 @@ func bit(x bool) int {
 		return 1
 	}
 	return 0
+}
+
+// Nodes without a field get one by their links, those of as many links the same; others keep theirs.
+func TestFieldsByActivity(t *testing.T) {
+	t.Parallel()
+	g := shop(t, rand.New(rand.NewPCG(9, 9)), 120, 900)
+	trained := g.WithLinks(func(i int32, place int) bool { return (int(i)+place)%4 > 0 })
+	found, err := g.FieldsByActivity(trained, 3)
+	must(t, err)
+	if n := found.FieldCount() - g.FieldCount(); n < 4 || n > 6 {
+		t.Errorf("%d more fields for two sides", n)
+	}
+	links, groups := map[uint16][2]int{}, map[[2]any]uint16{}
+	for i := range int32(g.Len()) {
+		f := found.Field(i)
+		if g.Field(i) != UnknownField {
+			if f != g.Field(i) || found.FieldName(f) != g.FieldName(f) {
+				t.Fatalf("node %d has another field", i)
+			}
+			continue
+		}
+		n := len(trained.Out(i))
+		if !g.IsSource(i) {
+			n = len(trained.In(i))
+		}
+		at := [2]any{g.IsSource(i), n}
+		if known, is := groups[at]; is && known != f || f == UnknownField {
+			t.Fatalf("nodes of %d links are in fields %d and %d", n, known, f)
+		}
+		groups[at] = f
+		span, is := links[f]
+		if !is {
+			span = [2]int{n, n}
+		}
+		links[f] = [2]int{min(span[0], n), max(span[1], n)}
+	}
+	for f, span := range links {
+		if name := found.FieldName(f); !strings.Contains(name, fmt.Sprint(span[0])) ||
+			!strings.Contains(name, fmt.Sprint(span[1])) {
+			t.Errorf("%q has nodes of %d to %d links", name, span[0], span[1])
+		}
+	}
+	_, err = g.FieldsByActivity(trained, 0)
+	wantError(t, err, ErrSettings)
+	_, err = g.FieldsByActivity(sketch(t, "a b"), 2)
+	wantError(t, err, ErrShape)
 }

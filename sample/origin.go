@@ -22,8 +22,10 @@ type Origin struct {
 
 // FieldsBy says where fields come from. Its zero value takes those that the nodes have.
 type FieldsBy struct {
-	Kind  string `json:"kind,omitempty"`  // "" as given, "vectors" by k-means, "links" by communities of training links
-	Count int    `json:"count,omitempty"` // of k-means: how many; of communities: the fewest nodes of one
+	// Kind is "" as given, "vectors" by k-means, "links" by communities of training links, or "activity" by the number
+	// of training links, for nodes without a field.
+	Kind  string `json:"kind,omitempty"`
+	Count int    `json:"count,omitempty"` // how many; of communities: the fewest nodes of one
 	Seed  uint64 `json:"seed,omitempty"`
 }
 
@@ -55,9 +57,16 @@ func (o Origin) WithFields(ctx context.Context, g *graph.Graph, threads int) (fo
 		}
 		found, _, err = g.FieldsByLinks(ctx, graph.Communities{Split: split, MinSize: o.Fields.Count, JoinSmall: true,
 			Seed: o.Fields.Seed})
+	case "activity":
+		split, _, fault := o.Plan.split(g)
+		if fault != nil {
+			return nil, fault
+		}
+		found, err = g.FieldsByActivity(ofTraining((&Prepared{Graph: g, Split: split}).LinkGraph(graph.Train), split),
+			o.Fields.Count)
 	default:
 		return nil, hint.Wrap(fmt.Errorf("%w: unknown way to find fields %q", ErrSetting, o.Fields.Kind),
-			"set %v to vectors or links, or to nothing", hint.Setting("fieldsBy"))
+			"set %v to vectors, links or activity, or to nothing", hint.Setting("fieldsBy"))
 	}
 	return found, err
 }

@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -244,4 +245,21 @@ func linkedBy(g *graph.Graph, j int32, last int64) bool {
 		}
 	}
 	return false
+}
+
+// People and items without fields get them by their training links, whichever way those are held out.
+func TestFieldsByActivityOfPlans(t *testing.T) {
+	t.Parallel()
+	g := shop(t, 80, 40, 900, true)
+	for _, plan := range []Plan{{Split: LastLinks}, {Split: AtRandom}, {Split: Whole}} {
+		out := must(Prepare(t.Context(), g, Options{Origin: Origin{Fields: FieldsBy{Kind: "activity", Count: 3},
+			Plan: plan}}))(t)
+		if out.Graph.FieldCount() != g.FieldCount() {
+			t.Errorf("%s: %d fields, where every node has one of %d", plan.Split, out.Graph.FieldCount(), g.FieldCount())
+		}
+	}
+	_, err := Prepare(t.Context(), g, Options{Origin: Origin{Fields: FieldsBy{Kind: "luck"}}})
+	if err == nil || !strings.Contains(err.Error(), "luck") {
+		t.Errorf("fields by luck: %v", err)
+	}
 }
