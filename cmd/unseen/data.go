@@ -173,8 +173,8 @@ func (f *drawingFlags) data(n *network.Network, dir string, seed uint64) (sample
 		count, err := strconv.Atoi(number)
 		if kind != "vectors" && kind != "links" && kind != "activity" || err != nil || count < 1 {
 			return fail("--fields-by is %q; write vectors:20 for 20 groups of like vectors, links:50 for "+
-				"communities of "+
-				"at least 50 nodes, or activity:3 for 3 groups by the number of links where there is no field", f.fieldsBy)
+				"communities of at least 50 nodes, or activity:3 for 3 groups by the number of links where nodes have "+
+				"no field", f.fieldsBy)
 		}
 		o.Fields = sample.FieldsBy{Kind: kind, Count: count, Seed: seed}
 	} else if g.FieldCount() < 2 && !g.TwoSided() { // of people and items exposure is then one number
