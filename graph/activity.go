@@ -15,8 +15,7 @@ func (g *Graph) FieldsByActivity(trained *Graph, groups int) (*Graph, error) {
 	switch {
 	case trained.Len() != g.Len():
 		return nil, fmt.Errorf("fields by activity: links of a graph of %d nodes, for one of %d: %w; use one of "+
-			"the same "+
-			"nodes", trained.Len(), g.Len(), ErrShape)
+			"the same nodes", trained.Len(), g.Len(), ErrShape)
 	case groups < 1 || groups > math.MaxUint16/2:
 		return nil, fmt.Errorf("fields by activity: %w: %d groups; give from 1 to %d", ErrSettings, groups,
 			math.MaxUint16/2)

@@ -255,7 +255,8 @@ func TestFieldsByActivityOfPlans(t *testing.T) {
 		out := must(Prepare(t.Context(), g, Options{Origin: Origin{Fields: FieldsBy{Kind: "activity", Count: 3},
 			Plan: plan}}))(t)
 		if out.Graph.FieldCount() != g.FieldCount() {
-			t.Errorf("%s: %d fields, where every node has one of %d", plan.Split, out.Graph.FieldCount(), g.FieldCount())
+			t.Errorf("%s: %d fields, where every node has one of %d", plan.Split, out.Graph.FieldCount(),
+				g.FieldCount())
 		}
 	}
 	_, err := Prepare(t.Context(), g, Options{Origin: Origin{Fields: FieldsBy{Kind: "luck"}}})
