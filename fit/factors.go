@@ -16,6 +16,9 @@ import (
 // factorsKind is the link model of people and items.
 const factorsKind = "factors"
 
+// ShownOnly is the method that learns ŷ from the pairs that were shown, and ignores the rest.
+const ShownOnly = "shown"
+
 // ofFactors reports whether a link model of a kind learns factors of every node.
 func ofFactors(kind string) bool { return strings.HasPrefix(kind, factorsKind) }
 

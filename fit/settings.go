@@ -142,13 +142,13 @@ var methods = map[string]method{
 		propensity: "constant"},
 	"cosine": {about: "the cosine of the vectors, without training", link: "cosine", propensity: "constant",
 		untrained: true},
-	"shown": {about: "pairs that are known to have been shown, linked or logged; the rest is ignored", shown: true},
-	"mle":   {about: "maximum likelihood of links and exposure together"},
-	"rw":    {about: "likelihood and the risk R_w", risk: engine.RiskW},
-	"pu":    {about: "likelihood and the risk R_PU", risk: engine.RiskPU},
-	"ap":    {about: "likelihood and the risk R_AP", risk: engine.RiskAP},
-	"dr":    {about: "likelihood and the doubly robust risk, where exposure is logged", risk: engine.RiskDR},
-	"bayes": {about: "the posterior of links and exposure, every hyperparameter learned", bayes: true},
+	ShownOnly: {about: "pairs that are known to have been shown, linked or logged; the rest is ignored", shown: true},
+	"mle":     {about: "maximum likelihood of links and exposure together"},
+	"rw":      {about: "likelihood and the risk R_w", risk: engine.RiskW},
+	"pu":      {about: "likelihood and the risk R_PU", risk: engine.RiskPU},
+	"ap":      {about: "likelihood and the risk R_AP", risk: engine.RiskAP},
+	"dr":      {about: "likelihood and the doubly robust risk, where exposure is logged", risk: engine.RiskDR},
+	"bayes":   {about: "the posterior of links and exposure, every hyperparameter learned", bayes: true},
 }
 
 // methodOf returns the method that a name stands for: that of a scheme, such as "w", is the method with its risk, "rw".

@@ -285,6 +285,10 @@ func (m *Factors) Rows(params []float32) (*graph.Vectors, error) {
 	return rows, nil
 }
 
+// Precision returns that of the normal prior of every factor under which ⟨u, v⟩ has a variance: a sum of r products of
+// two normals of precision p has the variance r/p².
+func (m *Factors) Precision(variance float64) float64 { return math.Sqrt(float64(m.rank) / variance) }
+
 // Query sets q = (u_i, 1); every field's offset is b_i + b.
 func (m *Factors) Query(q, offsets, params []float32, source int32) {
 	p, i := m.split(params), m.sources.of(source)

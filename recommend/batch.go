@@ -99,11 +99,11 @@ func (r *Recommender) batch(ctx context.Context, rows []Row, by ranking, q Query
 
 // skipped lists who is never recommended to a source: itself and, unless they may be, those that it links to.
 func (r *Recommender) skipped(s Source, linked bool) (skip []int32) {
-	if s.New() {
-		return nil
-	}
 	if !linked {
-		skip = slices.Clone(r.g.Out(s.node))
+		skip = slices.Clone(r.linkedBy(s))
+	}
+	if s.New() {
+		return skip
 	}
 	if at, found := slices.BinarySearch(skip, s.node); !found {
 		skip = slices.Insert(skip, at, s.node)

@@ -140,6 +140,9 @@ func (r *Recommender) rank() (err error) {
 	if r.published, err = newRanking(r.model.Published()); err != nil {
 		return err
 	}
+	if r.published.folding, err = foldingOf(r.model); err != nil {
+		return err
+	}
 	if r.ranker = r.published; len(r.model.Members) > 1 {
 		if r.ranker, err = newRanking(r.model.Ranker()); err != nil {
 			return err
@@ -154,6 +157,9 @@ func (r *Recommender) rank() (err error) {
 	}
 	if r.naive != nil {
 		if r.baseline, err = newRanking(r.naive.Published()); err != nil {
+			return fmt.Errorf("the naive model: %w", err)
+		}
+		if r.baseline.folding, err = foldingOf(*r.naive); err != nil {
 			return fmt.Errorf("the naive model: %w", err)
 		}
 	}
@@ -196,7 +202,7 @@ func (r *Recommender) Class() fit.Class { return r.class }
 // doctor did not look.
 func (r *Recommender) Lists() *fit.ListFindings { return r.lists }
 
-// Source is who is recommended to: a node, or a vector with a field.
+// Source is who is recommended to: a node, a vector with a field, or a history.
 type Source struct {
 	known  bool // one of the makers made it
 	node   int32
@@ -204,13 +210,14 @@ type Source struct {
 	field  uint16
 	text   encode.Text
 	like   int32 // of a vector: the node of its field that it is most like, for propensities that look at nodes
+	folded *folded
 }
 
 // Node is a source of the graph.
 func (r *Recommender) Node(i int32) Source { return Source{known: true, node: i} }
 
 // New reports whether the source is not a node of the graph.
-func (s Source) New() bool { return s.vector != nil }
+func (s Source) New() bool { return s.vector != nil || s.folded != nil }
 
 // Index returns the node, or −1 of a new source and of the zero Source, which is none.
 func (s Source) Index() int32 {
@@ -329,7 +336,7 @@ func (r *Recommender) FieldOf(ctx context.Context, vector []float32) (field uint
 
 // Query says what to recommend: the best targets that a source does not link to yet, unless it says otherwise.
 type Query struct {
-	Source Source // by Node, Text or Vector of the recommender; there is no default
+	Source Source // by Node, Text, Vector or History of the recommender; there is no default
 	K      int
 
 	Seen bool // rank by π̂ŷ, the probability that a link is seen: repeats past exposure
@@ -409,7 +416,7 @@ func (r *Recommender) validate(q Query) error {
 	case q.K < 1 || q.K > MaxK:
 		return fmt.Errorf("%w: %d recommendations; ask for 1 to %d", ErrQuery, q.K, MaxK)
 	case !q.Source.known:
-		return fmt.Errorf("%w: it has no source; make one with Node, Text or Vector of the recommender", ErrQuery)
+		return fmt.Errorf("%w: it has no source; make one with Node, Text, Vector or History of the recommender", ErrQuery)
 	case !q.Source.New() && uint32(q.Source.node) >= uint32(r.g.Len()):
 		return fmt.Errorf("%w: node %d of %d", ErrQuery, q.Source.node, r.g.Len())
 	case !q.Source.New() && !r.g.IsSource(q.Source.node):
@@ -582,12 +589,9 @@ func (r *Recommender) candidates(room *room, q Query) {
 		}
 	}
 	var linked []int32
-	self := int32(-1)
-	if !q.Source.New() {
-		self = q.Source.node
-		if !q.Linked {
-			linked = r.g.Out(self)
-		}
+	self := q.Source.Index()
+	if !q.Linked {
+		linked = r.linkedBy(q.Source)
 	}
 	var wanted []bool
 	if q.Fields != nil {

@@ -17,7 +17,8 @@ import (
 // ranking is a ranker with what its queries are multiplied with; nil if it is no inner product.
 type ranking struct {
 	model.Ranker
-	rows *graph.Vectors
+	rows    *graph.Vectors
+	folding *model.Folding // of models with learned factors
 }
 
 func newRanking(by model.Ranker) (out ranking, err error) {
@@ -51,7 +52,7 @@ func (r *Recommender) score(ctx context.Context, z []float32, by ranking, s Sour
 		return err
 	}
 	if s.New() {
-		return fmt.Errorf("%w: a %s model needs a node of the graph and cannot judge a new text; fit a "+
+		return fmt.Errorf("%w: a %s model needs a node of the graph and cannot judge a new source; fit a "+
 			"diagonal or low-rank one", ErrModel, by.Link.Kind())
 	}
 	all := make([]int32, r.g.Len())
@@ -74,6 +75,12 @@ func (r *Recommender) query(by ranking, s Source) (q engine.SearchQuery, ok bool
 	if !s.New() {
 		by.Link.(model.InnerProduct).Query(q.Vector, q.Offsets, by.Params, s.node)
 		return q, true
+	}
+	if s.folded != nil {
+		if by.rows == r.baseline.rows {
+			return s.folded.baseline, s.folded.baseline.Vector != nil
+		}
+		return s.folded.published, true
 	}
 	link, ok := by.Link.(model.VectorQuery)
 	if ok {
