@@ -100,7 +100,7 @@ func factorPriors(link model.LinkModel, meanSquare, ridge float64) []float64 {
 		precision := 0.
 		switch part.Name {
 		case "u", "v":
-			precision = math.Sqrt(float64(part.Shape[1]) / ridge)
+			precision = math.Sqrt(float64(part.Shape[1]) / ridge) // as model.Factors.Precision
 		case "A":
 			precision = math.Sqrt(float64(part.Shape[0])/ridge) * meanSquare
 		case "b_source":

@@ -13,10 +13,11 @@ import (
 	"unseen/model"
 )
 
-// History is a source that is not in the graph, by what it links to and, where that is known, by what it was shown
-// besides: a new person. A model with learned factors finds those of the source from its history. Its field is that of
-// people like it; the unknown field where none is known.
-func (r *Recommender) History(ctx context.Context, linked, shown []int32, field uint16) (Source, error) {
+// History is a source that is not in the graph, by what it links to and, where that is known, by
+// what it was shown besides: a new person. A model with learned factors finds those of the source
+// from its history. Without a field, which nil means, it gets the most common one of the sources
+// that link to the same targets.
+func (r *Recommender) History(ctx context.Context, linked, shown []int32, field *uint16) (Source, error) {
 	if err := r.open(); err != nil {
 		return Source{}, err
 	}
@@ -24,19 +25,28 @@ func (r *Recommender) History(ctx context.Context, linked, shown []int32, field 
 		return Source{}, hint.Wrap(fmt.Errorf("%w: a history is folded into learned factors, and the link model is %s",
 			ErrQuery, r.model.Link.Kind()), "fit one with %v %s", hint.Setting("link"), "factors")
 	}
-	if int(field) >= r.g.FieldCount() {
-		return Source{}, fmt.Errorf("%w: field %d of %d", ErrQuery, field, r.g.FieldCount())
+	if field != nil && int(*field) >= r.g.FieldCount() {
+		return Source{}, fmt.Errorf("%w: field %d of %d", ErrQuery, *field, r.g.FieldCount())
 	}
 	for _, j := range slices.Concat(linked, shown) {
-		if uint32(j) >= uint32(r.g.Len()) || !r.g.IsTarget(j) {
-			return Source{}, fmt.Errorf("%w: node %d of the history is no target", ErrQuery, j)
+		if uint32(j) >= uint32(r.g.Len()) {
+			return Source{}, fmt.Errorf("%w: node %d of %d in the history", ErrQuery, j, r.g.Len())
+		}
+		if !r.g.IsTarget(j) {
+			return Source{}, fmt.Errorf("%w: %q in the history is a source only, to which nobody links; give targets",
+				ErrQuery, r.g.ID(j))
 		}
 	}
 	known := slices.Clone(linked)
 	slices.Sort(known)
-	s := Source{known: true, field: field, like: r.g.Sources()[0], folded: &folded{linked: slices.Compact(known)}}
+	s := Source{known: true, like: r.g.Sources()[0], folded: &folded{linked: slices.Compact(known)}}
+	if field != nil {
+		s.field = *field
+	} else {
+		s.field = r.fieldOfLinks(s.folded.linked)
+	}
 	for _, i := range r.g.Sources() {
-		if r.nodes.Fields[i] == field {
+		if r.nodes.Fields[i] == s.field {
 			s.like = i
 			break
 		}
@@ -49,6 +59,27 @@ func (r *Recommender) History(ctx context.Context, linked, shown []int32, field 
 		s.folded.baseline, err = r.fold(ctx, *r.naive, r.baseline, s, shown)
 	}
 	return s, err
+}
+
+// fieldOfLinks guesses the field of a source by what it links to.
+func (r *Recommender) fieldOfLinks(linked []int32) (field uint16) {
+	votes := make([]int, r.g.FieldCount())
+	for _, j := range linked {
+		for _, i := range r.g.In(j) {
+			votes[r.g.Field(i)]++
+		}
+	}
+	if !slices.ContainsFunc(votes, func(v int) bool { return v > 0 }) {
+		for _, i := range r.g.Sources() {
+			votes[r.g.Field(i)]++
+		}
+	}
+	for f, v := range votes {
+		if v > votes[field] {
+			field = uint16(f)
+		}
+	}
+	return field
 }
 
 // folded is a source by its history.

@@ -63,8 +63,8 @@ func TestHistoryOfTrainedPeople(t *testing.T) {
 	const people, items = 120, 60
 	g, p := peopleAndItems(t, people, items)
 	learn := func(p sample.Problem, method string) model.Model {
-		r := must(fit.Fit(t.Context(), p, fit.Settings{Method: method, Ridge: 1, LinkOptions: model.LinkOptions{Rank: 3},
-			Threads: 2}))(t)
+		r := must(fit.Fit(t.Context(), p, fit.Settings{Method: method, Ridge: 1, Threads: 2,
+			LinkOptions: model.LinkOptions{Rank: 3}}))(t)
 		return must(r.Model())(t)
 	}
 	blind := p
@@ -83,7 +83,8 @@ func TestHistoryOfTrainedPeople(t *testing.T) {
 					shown = append(shown, p.Train.Target[k])
 				}
 			}
-			source := must(r.History(t.Context(), g.Out(i), shown, g.Field(i)))(t)
+			field := g.Field(i)
+			source := must(r.History(t.Context(), g.Out(i), shown, &field))(t)
 			own := must(r.Top(t.Context(), Query{Source: r.Node(i), K: 10, Compare: true}))(t)
 			again := must(r.Top(t.Context(), Query{Source: source, K: 10, Compare: true, Explain: true}))(t)
 			if again.Candidates != own.Candidates || again.Field != own.Field {
@@ -112,7 +113,7 @@ func TestHistoryRefused(t *testing.T) {
 	t.Parallel()
 	plain, m, _ := shop(t, 90, "diagonal")
 	r := must(New(plain, m, Options{}))(t)
-	if _, err := r.History(t.Context(), nil, nil, 0); !errors.Is(err, ErrQuery) {
+	if _, err := r.History(t.Context(), nil, nil, nil); !errors.Is(err, ErrQuery) {
 		t.Errorf("a history for a diagonal model: %v", err)
 	}
 	g, p := peopleAndItems(t, 30, 20)
@@ -123,11 +124,11 @@ func TestHistoryRefused(t *testing.T) {
 		linked, shown []int32
 		field         uint16
 	}{{linked: []int32{0}}, {shown: []int32{-1}}, {linked: []int32{target, 90}}, {field: 99}} {
-		if _, err := r.History(t.Context(), c.linked, c.shown, c.field); !errors.Is(err, ErrQuery) {
+		if _, err := r.History(t.Context(), c.linked, c.shown, &c.field); !errors.Is(err, ErrQuery) {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}
-	s := must(r.History(t.Context(), []int32{target, target}, nil, 0))(t)
+	s := must(r.History(t.Context(), []int32{target, target}, nil, nil))(t)
 	for _, item := range must(r.Top(t.Context(), Query{Source: s, K: 90}))(t).Items {
 		if item.Node == target || !g.IsTarget(item.Node) {
 			t.Errorf("%s is recommended", item.ID)

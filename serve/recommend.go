@@ -31,7 +31,10 @@ type RecommendRequest struct {
 	Node  string `json:"node,omitempty" doc:"id of the node to recommend to"`
 	Text  string `json:"text,omitempty" doc:"a new text to recommend for, instead of a node"`
 	Title string `json:"title,omitempty" doc:"title of the new text"`
-	Field string `json:"field,omitempty" doc:"field of the new text; default: guessed"`
+	Field string `json:"field,omitempty" doc:"field of the new text or person; default: guessed"`
+
+	History []string `json:"history,omitempty" doc:"ids that a new person links to, instead of a node; needs factors"`
+	Shown   []string `json:"shown,omitempty" doc:"ids that the new person was shown and did not link to"`
 
 	K         int      `json:"k,omitempty" doc:"number of items; default 10"`
 	Fields    []string `json:"fields,omitempty" doc:"only targets of these fields"`
@@ -103,11 +106,17 @@ func (s *Service) Recommend(ctx context.Context, r RecommendRequest) (_ *Recomme
 		return nil, err
 	}
 	defer leave()
-	if r.Node == "" == (r.Text == "" && r.Title == "") {
-		return nil, hint.Wrap(requestError("node", r.Node, "or text is required, and not both"),
-			"set one of %v and %v", requestField("node"), requestField("text"))
+	ways := 0
+	for _, given := range []bool{r.Node != "", r.Text != "" || r.Title != "", r.History != nil} {
+		if given {
+			ways++
+		}
 	}
-	current, arm := s.live.Load().of(r.Node + r.Title + r.Text)
+	if ways != 1 {
+		return nil, hint.Wrap(requestError("node", r.Node, "or text is required, and not both; or a history"),
+			"set one of %v, %v and %v", requestField("node"), requestField("text"), requestField("history"))
+	}
+	current, arm := s.live.Load().of(r.key())
 	q, err := r.query(current, s.o.Explore)
 	if err != nil {
 		return nil, err
@@ -145,9 +154,13 @@ func (s *Service) Recommend(ctx context.Context, r RecommendRequest) (_ *Recomme
 // logShown logs all items of a list as shown.
 func (s *Service) logShown(ctx context.Context, r RecommendRequest, a *RecommendResponse) (int, error) {
 	source := r.Node
-	if source == "" {
-		sum := sha256.Sum256([]byte(r.Title + "\x00" + r.Text))
-		source = "text:" + hex.EncodeToString(sum[:8]) // not a node: it is logged but not learned from
+	if source == "" { // not a node: it is logged but not learned from
+		kind, of := "text:", r.Title+"\x00"+r.Text
+		if r.History != nil {
+			kind, of = "history:", strings.Join(r.History, "\x00")
+		}
+		sum := sha256.Sum256([]byte(of))
+		source = kind + hex.EncodeToString(sum[:8])
 	}
 	events := make([]store.LogEvent, len(a.Items))
 	for k, item := range a.Items {
@@ -274,6 +287,9 @@ func (r RecommendRequest) source(ctx context.Context, e *loadedModel) (recommend
 		}
 		return e.Node(i), nil, nil
 	}
+	if r.History != nil {
+		return r.newPerson(ctx, e)
+	}
 	if len(r.Text)+len(r.Title) > MaxText {
 		return recommend.Source{}, nil, hint.Wrap(requestError("text", nil, "has %d bytes",
 			len(r.Text)+len(r.Title)), "give at most %d", MaxText)
@@ -299,6 +315,46 @@ func (r RecommendRequest) source(ctx context.Context, e *loadedModel) (recommend
 			"to be sure", probability)}, nil
 	}
 	return source, nil, nil
+}
+
+// key is who the list is for.
+func (r RecommendRequest) key() string {
+	return r.Node + r.Title + r.Text + strings.Join(r.History, "\x00")
+}
+
+// newPerson is a source by its history.
+func (r RecommendRequest) newPerson(ctx context.Context, e *loadedModel) (s recommend.Source, _ []string, err error) {
+	if len(r.History)+len(r.Shown) > MaxExclude {
+		return s, nil, hint.Wrap(requestError("history", len(r.History), "and shown have %d ids",
+			len(r.History)+len(r.Shown)), "give at most %d", MaxExclude)
+	}
+	var lists [2][]int32
+	for k, part := range []struct {
+		field string
+		ids   []string
+	}{{"history", r.History}, {"shown", r.Shown}} {
+		for _, id := range part.ids {
+			j, ok := e.Graph().Index(id)
+			if !ok {
+				return s, nil, &RequestError{Field: part.field, Value: clip(id), Reason: "is not in the dataset",
+					See: "/api/v1/nodes", NotFound: true}
+			}
+			lists[k] = append(lists[k], j)
+		}
+	}
+	var field *uint16
+	if r.Field != "" {
+		known, err := fieldNamed(e.Graph(), "field", r.Field)
+		if err != nil {
+			return s, nil, err
+		}
+		field = &known
+	}
+	if s, err = e.History(ctx, lists[0], lists[1], field); err != nil {
+		return s, nil, requestError("history", nil, "cannot be used: %s",
+			strings.TrimPrefix(err.Error(), recommend.ErrQuery.Error()+": "))
+	}
+	return s, nil, nil
 }
 
 // fieldNamed finds a field by its name, ignoring case.

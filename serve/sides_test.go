@@ -13,8 +13,8 @@ import (
 	"unseen/world"
 )
 
-// shop is a service for people of one field and items of two, whose last links are held out.
-func shop(t *testing.T) (*Service, *graph.Graph) {
+// shop is a service for people of one field and items of two, whose last links are held out, with a model by a method.
+func shop(t *testing.T, method string) (*Service, *graph.Graph) {
 	t.Helper()
 	ctx := context.Background()
 	w, err := world.New(ctx, smallWorld())
@@ -48,7 +48,7 @@ func shop(t *testing.T) (*Service, *graph.Graph) {
 	folder := t.TempDir()
 	if err == nil {
 		plan, _ := sample.PlanFor(g)
-		err = learn(ctx, folder, g, plan, "bayes", "naive")
+		err = learn(ctx, folder, g, plan, method, "naive")
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -59,7 +59,7 @@ func shop(t *testing.T) (*Service, *graph.Graph) {
 // A shop recommends items to people: in lists, on pages, after retraining; nothing goes the other way.
 func TestShop(t *testing.T) {
 	t.Parallel()
-	s, g := shop(t)
+	s, g := shop(t, "bayes")
 	c := client{t: t, h: s.Handler()}
 	person, item := g.ID(g.Sources()[3]), g.ID(g.Targets()[0])
 	list := want[RecommendResponse](c, 200, "GET", "/api/v1/recommendations?node="+url.QueryEscape(person)+"&k=200",
@@ -118,5 +118,30 @@ func TestShop(t *testing.T) {
 	}
 	if err != nil || job.State != JobDone {
 		t.Errorf("%v, %+v", err, job)
+	}
+}
+
+// New people get lists by their history, if the model has learned factors.
+func TestShopForNewPeople(t *testing.T) {
+	t.Parallel()
+	s, g := shop(t, "mle")
+	c := client{t: t, h: s.Handler()}
+	item, person := g.ID(g.Targets()[0]), g.ID(g.Sources()[0])
+	const path = "/api/v1/recommendations"
+	list := want[RecommendResponse](c, 200, "POST", path, RecommendRequest{History: []string{item}, K: 1000, Log: true,
+		Compare: true, Explain: true})
+	if list.Candidates != len(g.Targets())-1 || list.Logged != len(list.Items) || list.Field == "" {
+		t.Errorf("%d candidates, %d of %d logged, field %q", list.Candidates, list.Logged, len(list.Items), list.Field)
+	}
+	for _, one := range list.Items {
+		if i, _ := g.Index(one.ID); one.ID == item || !g.IsTarget(i) {
+			t.Errorf("%s is recommended", one.ID)
+		}
+	}
+	for says, r := range map[string]RecommendRequest{"is not in the dataset": {History: []string{"nobody"}},
+		"source only": {History: []string{person}}, "or text is required": {History: []string{item}, Node: person}} {
+		if w := c.do("POST", path, r); w.Code < 400 || w.Code >= 500 || !strings.Contains(w.Body.String(), says) {
+			t.Errorf("%+v: %d %s", r, w.Code, w.Body)
+		}
 	}
 }

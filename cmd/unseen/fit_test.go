@@ -445,6 +445,7 @@ func TestShopOfIDs(t *testing.T) {
 		{"fit " + data + " --log complete --method shown", []string{"shown, with factors"}},
 		{"fit " + data + " --log ignored --method naive -o " + naive, []string{"naive, with factors"}},
 		{"recommend " + fitted + " " + data + " p1 --explain --naive " + naive, []string{"learned factors", "i"}},
+		{"recommend " + fitted + " " + data + " --history i1,i2 --shown i3", []string{"a new person", "18 candidates"}},
 		{"evaluate " + fitted + " " + data, []string{"R_AP", "by π̂ŷ"}},
 		{"bridges " + fitted + " " + data + " --naive " + naive, nil},
 	} {

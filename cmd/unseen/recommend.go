@@ -27,6 +27,8 @@ type recommendFlags struct {
 	model, data string
 	nodes       []string
 	text, field string
+	history     []string // of a new person: ids that it links to
+	shown       []string // and that it was shown besides
 	all         bool
 	ids         string // file of nodes
 	naive       string
@@ -57,8 +59,10 @@ shown so far. --naive adds the rank that a model which ignores exposure gives
 it. A line below says on how many of the first 10 all assumptions agree.
 
 NODE is an id of the dataset. --text recommends for a new text instead, by the
-dataset's own encoder; its field is guessed unless --field gives it. --nodes
-reads ids from a file, --all takes every node; both write to -o in parts of
+dataset's own encoder; its field is guessed unless --field gives it. --history
+recommends to a new person by the items that they link to, if the model has
+learned factors; --shown adds those that they saw and left. --nodes reads ids
+from a file, --all takes every node; both write to -o in parts of
 4,096 nodes, and --resume continues an interrupted run.
 
 By default targets that the node links to already are left out. --seen ranks
@@ -110,7 +114,9 @@ func (f *recommendFlags) register(cmd *cobra.Command) {
 	flags.SortFlags = false
 	flags.IntVarP(&f.k, "k", "k", 10, "number of items")
 	flags.StringVar(&f.text, "text", "", "recommend for this new `text`")
-	flags.StringVar(&f.field, "field", "", "field of the new text (default: guessed)")
+	flags.StringSliceVar(&f.history, "history", nil, "recommend to a new person who links to these `ids`")
+	flags.StringSliceVar(&f.shown, "shown", nil, "`ids` that the new person was shown and did not link to")
+	flags.StringVar(&f.field, "field", "", "field of the new text or person (default: guessed)")
 	flags.BoolVar(&f.all, "all", false, "recommend to every node, into -o")
 	flags.StringVar(&f.ids, "nodes", "", "recommend to the ids in this `file`, into -o")
 	flags.StringVar(&f.naive, "naive", "", "a naive `model` to compare with")
@@ -136,7 +142,7 @@ func (f *recommendFlags) register(cmd *cobra.Command) {
 		oldFlag(cmd, old, name)
 	}
 	completeFlags(cmd, map[string][]string{"format": {"text", "csv", "jsonl", "bibtex", "ris"}},
-		"k", "text", "field", "fields", "from", "until", "diversity", "explore", "seed", "threads")
+		"k", "text", "history", "shown", "field", "fields", "from", "until", "diversity", "explore", "seed", "threads")
 }
 
 // modelThenFolder completes a model and then a dataset.
@@ -154,18 +160,21 @@ func modelThenFolder(_ *cobra.Command, args []string, _ string) ([]cobra.Complet
 func (f *recommendFlags) check() error {
 	batch := f.all || f.ids != ""
 	ways := 0
-	for _, given := range []bool{len(f.nodes) > 0, f.text != "", f.all, f.ids != ""} {
+	for _, given := range []bool{len(f.nodes) > 0, f.text != "", f.history != nil, f.all, f.ids != ""} {
 		ways += count(given)
 	}
 	switch {
 	case ways == 0:
-		return usagef("no source; name a node, or give --text, --nodes or --all")
+		return usagef("no source; name a node, or give --text, --history, --nodes or --all")
 	case ways > 1:
-		return usagef("nodes, --text, --nodes and --all exclude one another; give one")
+		return usagef("nodes, --text, --history, --nodes and --all exclude one another; give one")
+	case f.shown != nil && f.history == nil:
+		return usagef("--shown is what a new person was shown; give --history too")
 	case f.k < 1 || f.k > recommend.MaxK:
 		return usagef("-k is %d; give from 1 to %s", f.k, amount.Text(recommend.MaxK))
-	case f.field != "" && f.text == "":
-		return usagef("--field is the field of a new text; give --text, or --fields for that of targets")
+	case f.field != "" && f.text == "" && f.history == nil:
+		return usagef("--field is the field of a new text or person; give --text or --history, or --fields for that " +
+			"of targets")
 	case f.compare && f.naive == "":
 		return usagef("--compare needs a model to compare with; give --naive")
 	case batch && f.output == "":
@@ -255,23 +264,14 @@ func runRecommend(ctx context.Context, f recommendFlags, t *display) ([]*recomme
 	}
 	var sources []recommend.Source
 	notes := r.notes
-	if f.text != "" {
-		var field *uint16
-		if f.field != "" {
-			known, err := findField(r.Graph(), f.field)
-			if err != nil {
-				return nil, err
-			}
-			field = &known
-		}
-		source, probability, err := r.Text(ctx, encode.Text{Body: f.text}, field)
+	if f.text != "" || f.history != nil {
+		source, note, err := f.newSource(ctx, r.Recommender)
 		if err != nil {
-			return nil, causedByFlags(err)
+			return nil, err
 		}
 		sources = append(sources, source)
-		if field == nil {
-			notes = append(notes, fmt.Sprintf("the field of the text was guessed, with probability %.2f; set --field "+
-				"to be sure", probability))
+		if note != "" {
+			notes = append(notes, note)
 		}
 	}
 	for _, id := range f.nodes {
@@ -294,6 +294,39 @@ func runRecommend(ctx context.Context, f recommendFlags, t *display) ([]*recomme
 		lists = append(lists, list)
 	}
 	return lists, nil
+}
+
+// newSource is a new text, or a new person by their history, with what to say of it.
+func (f *recommendFlags) newSource(ctx context.Context, r *recommend.Recommender) (_ recommend.Source, note string,
+	err error) {
+	var field *uint16
+	if f.field != "" {
+		known, err := findField(r.Graph(), f.field)
+		if err != nil {
+			return recommend.Source{}, "", err
+		}
+		field = &known
+	}
+	if f.history == nil {
+		source, probability, err := r.Text(ctx, encode.Text{Body: f.text}, field)
+		if field == nil {
+			note = fmt.Sprintf("the field of the text was guessed, with probability %.2f; set --field to be sure",
+				probability)
+		}
+		return source, note, causedByFlags(err)
+	}
+	var lists [2][]int32
+	for k, ids := range [][]string{f.history, f.shown} {
+		for _, id := range ids {
+			j, err := findNode(r.Graph(), strings.TrimSpace(id))
+			if err != nil {
+				return recommend.Source{}, "", err
+			}
+			lists[k] = append(lists[k], j)
+		}
+	}
+	source, err := r.History(ctx, lists[0], lists[1], field)
+	return source, "", causedByFlags(err)
 }
 
 // query turns the flags into what is asked for.
@@ -448,6 +481,9 @@ func writeLists(w io.Writer, lists []*recommend.List, f recommendFlags) error {
 
 // listName says who a list is for.
 func listName(list *recommend.List, text string) string {
+	if list.Source.Node < 0 && text == "" {
+		return "a new person"
+	}
 	if list.Source.Node < 0 {
 		return "“" + short(strings.Join(strings.Fields(text), " "), 50) + "”"
 	}
