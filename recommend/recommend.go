@@ -416,7 +416,8 @@ func (r *Recommender) validate(q Query) error {
 	case q.K < 1 || q.K > MaxK:
 		return fmt.Errorf("%w: %d recommendations; ask for 1 to %d", ErrQuery, q.K, MaxK)
 	case !q.Source.known:
-		return fmt.Errorf("%w: it has no source; make one with Node, Text, Vector or History of the recommender", ErrQuery)
+		return fmt.Errorf("%w: it has no source; make one with Node, Text, Vector or History of the recommender",
+			ErrQuery)
 	case !q.Source.New() && uint32(q.Source.node) >= uint32(r.g.Len()):
 		return fmt.Errorf("%w: node %d of %d", ErrQuery, q.Source.node, r.g.Len())
 	case !q.Source.New() && !r.g.IsSource(q.Source.node):
