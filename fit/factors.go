@@ -38,6 +38,7 @@ func (s Settings) For(n model.Nodes) Settings {
 func (s Settings) ofFactors() Settings {
 	s.Optimiser, s.Starts = "lbfgs", []float64{model.StartPropensity}
 	s.Search = Search{Axes: []Axis{{"ridge", []float64{.25, 1, 4}}}}
+	s.LBFGS.Tolerance = 3e-5 // a thirtieth of it takes twice as long and ranks no better
 	return s
 }
 

@@ -240,6 +240,7 @@ func (s Settings) WithDefaults() (Settings, error) {
 	s.Adam.Batch = cmp.Or(s.Adam.Batch, preset.Adam.Batch)
 	s.Adam.Epochs = cmp.Or(s.Adam.Epochs, preset.Adam.Epochs)
 	s.Adam.Patience = cmp.Or(s.Adam.Patience, preset.Adam.Patience)
+	s.LBFGS.Tolerance = cmp.Or(s.LBFGS.Tolerance, preset.LBFGS.Tolerance)
 	s.Adam, s.LBFGS = s.Adam.withDefaults(), s.LBFGS.withDefaults()
 	s.Replicates = cmp.Or(s.Replicates, 10)
 	s.Replicates = max(s.Replicates, -1)
