@@ -193,6 +193,7 @@ func TestNamesInOutputs(t *testing.T) {
 		"bridges HOME/demo/model.safetensors HOME/demo/dataset --naive HOME/demo/naive.safetensors -o HOME/bridges",
 		"dial HOME/fitted.safetensors HOME/demo/dataset --diversity 0,1 --explore .1 -o HOME/dial.json",
 		"export index HOME/demo/model.safetensors HOME/demo/dataset -o HOME/index",
+		"generate HOME/raw --people 40 --items 20",
 		"loop --papers 60 --rounds 2 --seeds 1",
 		"study theory table2 --quick --seeds 1 --out HOME/results",
 		"report HOME/results HOME/fitted.safetensors -o HOME/report.html",

@@ -48,7 +48,7 @@ New here? Start with:  unseen demo`,
 	root.SetHelpCommand(newHelp())
 	root.AddCommand(newDemo(), newImport(), newExport(), newCheck(), newEncode(), newFit(), newEvaluate(),
 		newRecommend(), newBridges(), newDial(),
-		newLoop(), newStudy(), newReport(), newServe(), newVersion(), newCompletion(), newMan())
+		newGenerate(), newLoop(), newStudy(), newReport(), newServe(), newVersion(), newCompletion(), newMan())
 	return root
 }
 
