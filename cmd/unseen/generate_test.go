@@ -69,6 +69,13 @@ func TestGenerate(t *testing.T) {
 	well(t, "import", "interactions", "--clicks", filepath.Join(raw, "clicks.csv"), "--items",
 		filepath.Join(raw, "items.csv"), "--users", filepath.Join(raw, "users.csv"), "--impressions",
 		filepath.Join(raw, "impressions.csv"), "-o", filepath.Join(dir, "shop"), "--quiet")
+}
+
+func TestGenerateRefuses(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	full := filepath.Join(dir, "full")
+	well(t, "generate", full, "--people", "9", "--items", "9", "--quiet")
 
 	for _, c := range []struct {
 		line []string
@@ -76,12 +83,12 @@ func TestGenerate(t *testing.T) {
 		want string
 	}{
 		{[]string{"generate"}, 2, "name a folder"},
-		{[]string{"generate", raw}, 2, "not empty"},
+		{[]string{"generate", full}, 2, "not empty"},
 		{[]string{"generate", filepath.Join(dir, "x"), "--people", "-1"}, 1, "at least one"},
 		{[]string{"generate", filepath.Join(dir, "x"), "--segments", "5000"}, 1, "no more than there are"},
 		{[]string{"generate", filepath.Join(dir, "x"), "--pairs", "0"}, 2, "--pairs"},
 		{[]string{"generate", filepath.Join(dir, "x"), "--impressions", "NaN"}, 1, "impressions"},
-		{[]string{"generate", filepath.Join(raw, "users.csv", "x")}, 1, "users.csv"},
+		{[]string{"generate", filepath.Join(full, "users.csv", "x")}, 1, "users.csv"},
 	} {
 		code, stdout, stderr := invoke(c.line...)
 		if code != c.code || stdout != "" || !strings.Contains(stderr, c.want) {
