@@ -20,6 +20,14 @@
 //	o := study.Options{Networks: []study.RealNetwork{{Name: "papers", Graph: g}}}
 //	results, err := study.Run(ctx, []string{"table4"}, o)
 //
+// # What was shown
+//
+// exposed is about people and items of which it is known what was shown to whom ([OpenShown]), so that both halves of a
+// model can be held against reality: what people like among what they were shown, and what they were shown.
+//
+//	set, err := study.OpenShown("conversation", "")
+//	results, err := study.Run(ctx, []string{"exposed"}, study.Options{Shown: []*study.ShownSet{set}})
+//
 // # Adding a study
 //
 // A study is a file with a [Study] in it and an entry in [All]. Its run gets a lab, which holds the options, counts the

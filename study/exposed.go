@@ -2,6 +2,7 @@ package study
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -393,7 +394,11 @@ func (d *exposedDraw) fitAll(ctx context.Context) error {
 			methods = []string{ours}
 		}
 		for _, method := range methods {
-			if err := d.fit(ctx, m, method); err != nil {
+			err := d.fit(ctx, m, method)
+			if errors.Is(err, fit.ErrData) && method != ours && m != complete {
+				continue // too little is logged for it
+			}
+			if err != nil {
 				return fmt.Errorf("%s, %s: %w", method, m.name, err)
 			}
 		}

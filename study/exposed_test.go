@@ -75,6 +75,43 @@ func TestExposed(t *testing.T) {
 	}
 }
 
+// Without times there are goals of their own, also for pairs that were never shown, and none where pairs are given that
+// were shown at random.
+func TestExposedWithoutTimes(t *testing.T) {
+	t.Parallel()
+	racetest.Skip(t, "TestEveryMethodRunsOnAnyEngine of package fit has the goroutines of every fit")
+	ratings, random := conversation(3, 30, 10), conversation(4, 30, 10)
+	ratings.Name, ratings.Since, random.Since = "ratings", nil, nil
+	ratings.Shown = slices.DeleteFunc(ratings.Shown, func(p ShownPair) bool { return p.Person < 12 })
+	for i := range int32(12) { // to whom everything was shown
+		for j := range int32(10) {
+			ratings.Shown = append(ratings.Shown, ShownPair{Person: i, Item: j, Liked: (i+j)%3 == 0})
+		}
+	}
+	half := len(random.Shown) / 2
+	random.Name, random.Random, random.Shown = "random", random.Shown[half:], random.Shown[:half]
+	results, err := Run(t.Context(), []string{"exposed"}, Options{Shown: []*ShownSet{ratings, random},
+		Seeds: Seeds(1, 1), Threads: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sets := map[string]int{}
+	for _, row := range results[0].Rows.([]*ExposedRow) {
+		sets[row.Set]++
+	}
+	if len(sets) != 3 || sets["ratings"+neverSuffix] != sets["ratings"] || sets["random"] == 0 {
+		t.Errorf("rows %v", sets)
+	}
+	for _, c := range results[0].Claims {
+		if strings.Contains(c.Evidence, "random") || !strings.Contains(c.Evidence, "ratings"+neverSuffix) {
+			t.Errorf("%s: %s", c.Statement, c.Evidence)
+		}
+	}
+	if len(results[0].Claims) != 5 {
+		t.Errorf("%d claims", len(results[0].Claims))
+	}
+}
+
 // Held-out pairs are, for training, not shown and not linked, and people with a log are not judged.
 func TestExposedDraw(t *testing.T) {
 	t.Parallel()
