@@ -209,11 +209,15 @@ func (m *Covariates) Logits(s, params []float32, b Batch) {
 		case Text:
 		case Person:
 			for k, i := range sources {
-				s[k] += own[m.sources.of(i)]
+				if at := m.sources.of(i); at >= 0 { // others are asked for in passing, and have no effect
+					s[k] += own[at]
+				}
 			}
 		case Item:
 			for k, j := range targets {
-				s[k] += own[m.targets.of(j)]
+				if at := m.targets.of(j); at >= 0 {
+					s[k] += own[at]
+				}
 			}
 		case Activity:
 			for k, i := range sources {
