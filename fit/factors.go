@@ -3,6 +3,7 @@ package fit
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"unseen/engine"
@@ -161,20 +162,25 @@ func factorScale(o *engine.Objective, meanSquare, ridge float64) []float64 {
 	return append(scale, propensityScale(o, perPair)...)
 }
 
-// propensityScale is the same of the propensity's parameters: an effect of a node is known by the node's pairs, what
-// else there is by all.
+// propensityScale is the same of the propensity's parameters: logits of fields and effects of nodes are known by the
+// pairs that have them, the slopes of activity by all, and what else there is by its share of them.
 func propensityScale(o *engine.Objective, perPair float64) []float64 {
-	counts, priors := sumOfLogits(o.Propensity, o.Pairs), propensityPriors(o)
-	scale := make([]float64, len(counts))
-	for i, count := range counts {
-		if priors == nil || i < len(priors) && priors[i] == 0 || math.Abs(count) < 1 {
-			count = float64(o.Pairs.Len()) / float64(len(counts))
+	pairs, size := float64(o.Pairs.Len()), float64(o.Propensity.Size())
+	priors := propensityPriors(o)
+	if priors == nil {
+		return slices.Repeat([]float64{1 / math.Sqrt(1+perPair*pairs/size)}, o.Propensity.Size())
+	}
+	scale := sumOfLogits(o.Propensity, o.Pairs)
+	rest := scale
+	for _, part := range o.Propensity.(model.Layout).Parts() {
+		for i := range part.Size() {
+			count := math.Abs(rest[i])
+			if part.Name == string(model.Activity) {
+				count = pairs
+			}
+			rest[i] = 1 / math.Sqrt(max(priors[len(priors)-len(rest)+i], 1e-3)+perPair*count)
 		}
-		prior := 1.
-		if priors != nil {
-			prior = max(priors[i], 1e-3)
-		}
-		scale[i] = 1 / math.Sqrt(prior+perPair*math.Abs(count))
+		rest = rest[part.Size():]
 	}
 	return scale
 }

@@ -51,7 +51,8 @@ const (
 	robustly       = "dr"
 )
 
-// How the factors are learned, alike by every method: of their rank and with this prior variance of ⟨u, v⟩.
+// How the factors are learned, alike by every method: of this rank, with this prior variance of ⟨u, v⟩, and until
+// nothing changes, so that methods that mean the same give the same.
 const (
 	exposedRank  = 4
 	exposedRidge = .25
@@ -60,7 +61,8 @@ const (
 // exposedSettings are those of a method.
 func exposedSettings(method string, seed uint64) fit.Settings {
 	s := fit.Settings{Method: "naive", Link: "factors", LinkOptions: model.LinkOptions{Rank: exposedRank},
-		Ridge: exposedRidge, Seed: seed, Threads: 1}
+		Ridge: exposedRidge, Seed: seed, Threads: 1,
+		LBFGS: fit.LBFGSSettings{Iterations: 500, Tolerance: 1e-8}}
 	switch method {
 	case shownPairsOnly:
 		s.Method = "shown"
