@@ -178,6 +178,10 @@ func TestStudyData(t *testing.T) {
 	}
 	fits80(t, page)
 	for line, says := range map[string]string{
+		"study exposed --quiet":                                   "exposed needs folders with votes or ratings",
+		"study exposed --quiet --data " + data:                    "ratings.csv.gz",
+		"study exposed table1 --quiet":                            "run it alone",
+		"study table1 --quiet --test pairs.csv":                   "--test goes with",
 		"study table3 --quiet":                                    "table3 needs a network",
 		"study table3 --quiet --dates now --data " + data:         "--dates is",
 		"study clicks --quiet --data " + data:                     "needs a network whose exposures are logged",
