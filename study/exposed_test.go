@@ -1,6 +1,7 @@
 package study
 
 import (
+	"cmp"
 	"compress/gzip"
 	"math"
 	"math/rand/v2"
@@ -109,6 +110,38 @@ func TestExposedWithoutTimes(t *testing.T) {
 	}
 	if len(results[0].Claims) != 5 {
 		t.Errorf("%d claims", len(results[0].Claims))
+	}
+}
+
+// On a real conversation a complete log makes mle shown only, and blind it is better calibrated than naive. UNSEEN_DATA
+// says where the data are.
+func TestExposedOnRealData(t *testing.T) {
+	t.Parallel()
+	racetest.Skip(t, "TestEveryMethodRunsOnAnyEngine of package fit has the goroutines of every fit")
+	folder := filepath.Join(cmp.Or(os.Getenv("UNSEEN_DATA"), "../../shared/data"), "polis", "brexit-consensus")
+	if _, err := os.Stat(folder); err != nil {
+		t.Skipf("no folder %s: set UNSEEN_DATA to the folder of data", folder)
+	}
+	s, err := OpenShown(folder, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := newDraw(s, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := func(m exposedMode, method string) *judged {
+		if err := d.fit(t.Context(), m, method); err != nil {
+			t.Fatal(err)
+		}
+		return judge([]*exposedDraw{d}, m, method)
+	}
+	with, only := of(complete, ours), of(complete, shownPairsOnly)
+	if a, b := with.mean(withinAUC), only.mean(withinAUC); math.Abs(a-b) > mostBelowShown || a < .8 {
+		t.Errorf("AUC %v with a complete log, %v of shown pairs only", a, b)
+	}
+	if a, b := of(blind, ours).mean(logLoss), of(blind, naiveAvailable).mean(logLoss); a > b-.02 {
+		t.Errorf("log-loss %v blind, %v of naive", a, b)
 	}
 }
 
