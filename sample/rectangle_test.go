@@ -237,6 +237,35 @@ func TestAvailablePairs(t *testing.T) {
 	}
 }
 
+// A sampled log of what was not there says that it was not shown, which is nothing new, and is left out; what was shown
+// nevertheless is learned from. The activity of the nodes is that of the training links.
+func TestLogOfWhatWasNotThere(t *testing.T) {
+	t.Parallel()
+	var b graph.Builder
+	for k, n := range []graph.Node{{Role: graph.SourceOnly}, {Role: graph.TargetOnly}, {Role: graph.TargetOnly},
+		{Role: graph.TargetOnly}, {Role: graph.TargetOnly}} {
+		n.ID, n.Time = fmt.Sprint(k), time.Unix(int64(k)*1000, 0)
+		if k >= 3 {
+			n.Time = n.Time.Add(100 * time.Hour)
+		}
+		must(b.AddNode(n))(t)
+	}
+	if err := b.AddLinkAt(0, 1, 2500); err != nil {
+		t.Fatal(err)
+	}
+	g, _, err := b.Build()
+	log := &ExposureLog{Source: []int32{0, 0, 0}, Target: []int32{2, 3, 4}, Exposed: []bool{false, false, true},
+		Linked: make([]bool, 3)}
+	got := must(Prepare(t.Context(), must(g, err)(t), Options{Log: log, Origin: Origin{Plan: Plan{Split: Whole,
+		Later: true, Available: true}}}))(t).Problem
+	if want := []int32{1, 2, 4}; !slices.Equal(got.Train.Target, want) {
+		t.Errorf("the training targets are %v, want %v", got.Train.Target, want)
+	}
+	if a := got.Nodes.Activity; a.When[0] != 2500+3600 || a.When[2] != 2000 {
+		t.Errorf("activity %+v", a)
+	}
+}
+
 // linkedBy reports whether anybody linked to an item until a time, with an hour's slack.
 func linkedBy(g *graph.Graph, j int32, last int64) bool {
 	for _, i := range g.In(j) {
