@@ -211,10 +211,24 @@ func (t *training) validation() (sample.Evidence, sample.Holdout) {
 	if ofFactors(t.settings.Link) {
 		return p.SplitPairs()
 	}
-	if t.method.shown {
+	if t.method.shown || p.EveryShown {
 		p.Validation = nil
 	}
 	return p.SplitValidation()
+}
+
+// standFor returns for how many pairs the prior of an objective counts once, of so many that are trained with. A
+// weighted likelihood is that of all pairs that they stand for; the priors of models other than factors are in units of
+// the sample.
+func standFor(o *engine.Objective, trained int) int64 {
+	if o.Likelihood != engine.Weighted || !ofFactors(o.Link.Kind()) {
+		return int64(trained)
+	}
+	var sum risk.Sum
+	for _, w := range o.Pairs.Weight {
+		sum.Add(w)
+	}
+	return int64(math.Ceil(sum.Value() * float64(trained) / float64(max(o.Pairs.Len(), 1))))
 }
 
 // shownPairs returns the training pairs as the method shown sees them. Every link is known to have

@@ -249,3 +249,46 @@ func TestShownNeedsALog(t *testing.T) {
 		}
 	}
 }
+
+// Where all shown pairs are in the sample and of the others a tenth, ŷ is on its scale and π̂ is that of all pairs.
+func TestEveryShownIsWeighed(t *testing.T) {
+	t.Parallel()
+	s := plantShop(t, 300, 100, 6)
+	whole := s.problem(all)
+	rng := rand.New(rand.NewPCG(8, 8))
+	var places []int32
+	for k, e := range whole.Exposure {
+		if e == risk.Exposed || rng.IntN(10) == 0 {
+			places = append(places, int32(k))
+		}
+	}
+	part := whole.Training().At(places)
+	p := sample.Problem{Nodes: s.nodes, Train: part.Pairs, Exposure: part.Exposure, EveryShown: true}
+	var shown, truth, mean float64
+	for k, e := range part.Exposure {
+		if part.Pairs.Rate[k] = .1; e == risk.Unexposed {
+			part.Pairs.Weight[k] = 10
+		}
+	}
+	for k, e := range whole.Exposure {
+		y, _ := kern.Sigmoid64(s.z[k])
+		if truth += y; e == risk.Exposed {
+			shown++
+		}
+	}
+	r := mustFit(t, p, Settings{Method: "mle", Seed: 3, Ridge: 1, LinkOptions: model.LinkOptions{Rank: 4}})
+	for _, z := range s.logits(r) {
+		y, _ := kern.Sigmoid64(z)
+		mean += y
+	}
+	if math.Abs(mean/truth-1) > .1 || s.auc(s.logits(r)) < s.auc(s.z)-.06 {
+		t.Errorf("mean ŷ is %.3f of the true, AUC %.3f of %.3f", mean/truth, s.auc(s.logits(r)), s.auc(s.z))
+	}
+	logged := r.Findings.Logged[0]
+	if n := float64(len(whole.Exposure)); math.Abs(logged.Shown-shown/n) > .01 || math.Abs(logged.Expected-shown/n) > .02 {
+		t.Errorf("%.3f were shown and %.3f expected, truly %.3f", logged.Shown, logged.Expected, shown/n)
+	}
+	if _, err := Fit(context.Background(), p, Settings{Method: "bayes"}); !errors.Is(err, ErrSetting) {
+		t.Errorf("bayes: %v", err)
+	}
+}

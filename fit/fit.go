@@ -71,6 +71,13 @@ func Fit(ctx context.Context, p sample.Problem, s Settings) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
+	if p.EveryShown {
+		if s.Method == "bayes" {
+			return nil, fmt.Errorf("%w: bayes cannot weigh pairs, and all that were shown are in the sample; sample them "+
+				"as others, or use mle", ErrSetting)
+		}
+		s.Sampling = engine.Weighted.String()
+	}
 	if !model.NeedsVectors(s.Link) {
 		warnings = slices.DeleteFunc(warnings, func(w risk.Warning) bool { return w.Kind == sample.ZeroVectors })
 	} else if p.Nodes.Vectors == nil {
@@ -248,7 +255,7 @@ func (t *training) use(s Settings) error {
 	if o.Scale = scaleFor(o, square); ofFactors(s.Link) {
 		o.Scale = factorScale(o, square, s.Ridge)
 	}
-	o.Precision = precisionFor(o, square, s.Ridge, s.LambdaL, int64(o.Pairs.Len()))
+	o.Precision = precisionFor(o, square, s.Ridge, s.LambdaL, standFor(o, o.Pairs.Len()))
 	t.using, t.objective = s, o
 	return nil
 }
@@ -333,7 +340,7 @@ func (t *training) from(start float64, trial bool) (run, error) {
 		if validation.Pairs != nil {
 			judged := o
 			judged.Pairs, judged.Exposure, judged.Risk, judged.Precision = validation.Pairs, nil, engine.NoRisk, nil
-			if o.ShownOnly {
+			if o.ShownOnly || t.problem.EveryShown {
 				judged.Exposure = validation.Exposure
 			}
 			judge = &judged
@@ -345,7 +352,7 @@ func (t *training) from(start float64, trial bool) (run, error) {
 			rest := t.problem.TrainingWithout(held)
 			o.Pairs, o.Exposure = rest.Pairs, rest.Exposure
 		}
-		o.Precision = precisionFor(&o, MeanSquare(o.Link, o.Pairs), s.Ridge, s.LambdaL, int64(trained))
+		o.Precision = precisionFor(&o, MeanSquare(o.Link, o.Pairs), s.Ridge, s.LambdaL, standFor(&o, trained))
 	}
 	if s.Optimiser == "adam" {
 		adam := s.Adam

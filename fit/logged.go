@@ -35,10 +35,10 @@ var loggedGroups = [3]struct {
 	{"cross", func(c *cellSum) bool { return !c.same }},
 }
 
-// loggedTimes is how often a logged pair counts: a linked one as often as unlinked ones are sampled, so that as many
-// stand for each other.
+// loggedTimes is how often a logged pair counts: one that is always in the sample, as linked ones are, as often as
+// others are sampled, so that as many stand for each other.
 func loggedTimes(p *graph.Pairs, k int) float64 {
-	if p.Linked[k] {
+	if p.Linked[k] || p.Weight[k] == 1 {
 		return p.Rate[k]
 	}
 	return 1

@@ -111,8 +111,9 @@ func joinSampled(p *graph.Pairs, logged []entry) Evidence {
 }
 
 // joinComplete adds what a complete log says: of every pair of its sources, whether it was shown. Which of them are in
-// the sample stays as it was, but for links that only the log knows.
-func (l *ExposureLog) joinComplete(p *graph.Pairs, logged []entry) Evidence {
+// the sample stays as it was, but for links that only the log knows, and for pairs that were shown where all of these
+// are wanted.
+func (l *ExposureLog) joinComplete(p *graph.Pairs, logged []entry, everyShown bool) Evidence {
 	known := map[int32]bool{}
 	for _, i := range l.Source {
 		known[i] = true
@@ -125,8 +126,8 @@ func (l *ExposureLog) joinComplete(p *graph.Pairs, logged []entry) Evidence {
 	}
 	both := newRows(p)
 	merge(p, logged, func(e entry) {
-		if e.linked {
-			both.add(e.Link, true, 1, rate, risk.Exposed)
+		if e.linked || everyShown && e.exposed {
+			both.add(e.Link, e.linked, 1, rate, risk.Exposed)
 		}
 	}, func(k int, e *entry) {
 		linked, weight, exposure := p.Linked[k], p.Weight[k], risk.Unlogged
@@ -135,6 +136,9 @@ func (l *ExposureLog) joinComplete(p *graph.Pairs, logged []entry) Evidence {
 			exposure = exposureOf(e.exposed || linked)
 			if e.linked && !linked {
 				linked, weight = true, 1
+			}
+			if everyShown && e.exposed {
+				weight = 1
 			}
 		case known[p.Source[k]]:
 			exposure = exposureOf(linked) // what is linked was seen somewhere

@@ -27,8 +27,13 @@ type Plan struct {
 	// Scheme is how unlinked pairs are chosen, as graph.ParseNegativeScheme reads it; "" means uniform.
 	Scheme string `json:"scheme,omitempty"`
 	// Log is the kind of the exposure log; "" means Sampled, and refuses a log that has only what was shown.
-	Log  LogKind `json:"log,omitempty"`
-	Seed uint64  `json:"seed"`
+	Log LogKind `json:"log,omitempty"`
+	// EveryShown takes all pairs that a complete log has as shown, not the share that is taken of other unlinked pairs:
+	// of few that were shown most would be lost. Whether a pair is taken then depends on whether it was shown, so that
+	// the likelihood weighs pairs by their inclusion weights.
+	EveryShown bool `json:"everyShown,omitempty"`
+
+	Seed uint64 `json:"seed"`
 }
 
 // SplitKind is a way to split the nodes of a graph, or its links, into training, validation and test.

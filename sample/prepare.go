@@ -45,7 +45,7 @@ type LinkCounts struct {
 // links of a subset and a weighted sample of its unlinked pairs. It also takes all pairs of a sampled log, each with
 // weight 1: they were chosen whatever their outcome. Of a complete log it takes the linked pairs, and the same share of
 // the others as of all unlinked pairs: so whether a pair is taken depends on its outcome and never on whether it was
-// shown. Plan.PerLink raises that share.
+// shown. Plan.PerLink raises that share, and Plan.EveryShown takes all that were shown.
 //
 // A model that is fitted to the problem keeps the origin.
 func Prepare(ctx context.Context, g *graph.Graph, o Options) (*Prepared, error) {
@@ -95,7 +95,8 @@ func (p *Prepared) fill(origin Origin, sampled [3]Evidence) {
 	train := sampled[graph.Train]
 	p.Problem = Problem{Nodes: nodesOf(p.Graph, p.Split, p.Order), Train: train.Pairs,
 		Validation: sampled[graph.Validation].Pairs,
-		Exposure:   train.Exposure, Echo: p.Graph.Echo(), Origin: &origin}
+		Exposure:   train.Exposure, Echo: p.Graph.Echo(), Origin: &origin,
+		EveryShown: origin.Plan.EveryShown && train.Exposure != nil}
 	p.Test = sampled[graph.Test]
 	p.Links.Train = train.links()
 	p.Links.Validation, p.Links.Test = sampled[graph.Validation].links(), sampled[graph.Test].links()
@@ -208,7 +209,7 @@ func (p Plan) sample(in *Prepared, subset graph.Subset, log *ExposureLog) (Evide
 	case Offered:
 		return joinOffered(g, pairs, logged), nil
 	case Complete:
-		return log.joinComplete(pairs, logged), nil
+		return log.joinComplete(pairs, logged, p.EveryShown), nil
 	}
 	// That a target which was not there was not shown says nothing of π̂, which is of those that were.
 	before := in.Universe(subset).Before

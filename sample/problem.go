@@ -22,6 +22,8 @@ type Problem struct {
 	// Origin is what the pairs were drawn from, for the model to keep; nil for pairs that were made otherwise.
 	// Prepare sets it.
 	Origin *Origin
+	// EveryShown says that all shown pairs of a complete log are among the training pairs; see Plan.EveryShown.
+	EveryShown bool
 	// Echo says how far the vectors follow from the links, as graph.Graph.Echo has it: such vectors
 	// carry exposure, and hide it. Prepare sets it.
 	Echo float64

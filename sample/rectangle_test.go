@@ -293,3 +293,47 @@ func TestFieldsByActivityOfPlans(t *testing.T) {
 		t.Errorf("fields by luck: %v", err)
 	}
 }
+
+// All shown pairs of a complete log are taken where that is asked for, each for itself, and the sample still stands for
+// all pairs.
+func TestEveryShown(t *testing.T) {
+	t.Parallel()
+	g := shop(t, 120, 60, 1200, true)
+	r := rand.New(rand.NewPCG(2, 2))
+	log := &ExposureLog{}
+	for _, i := range g.Sources() {
+		for _, j := range g.Targets() {
+			if linked := g.HasLink(i, j); linked || r.IntN(10) == 0 {
+				log.Source, log.Target = append(log.Source, i), append(log.Target, j)
+				log.Exposed, log.Linked = append(log.Exposed, true), append(log.Linked, linked)
+			}
+		}
+	}
+	plan := Plan{Split: RandomLinks, Log: Complete, EveryShown: true, PerLink: 1}
+	out := must(prepare(t, g, plan, log))(t)
+	want := 0
+	for k, i := range log.Source {
+		if !log.Linked[k] && plan.loggedIn(out, i, log.Target[k]) == graph.Train {
+			want++
+		}
+	}
+	p := out.Problem
+	shown, sum := 0, 0.
+	for k, e := range p.Exposure {
+		if sum += p.Train.Weight[k]; e == risk.Exposed && !p.Train.Linked[k] {
+			if shown++; p.Train.Weight[k] != 1 {
+				t.Errorf("a shown pair has the weight %v", p.Train.Weight[k])
+			}
+		}
+	}
+	if !p.EveryShown || shown != want {
+		t.Errorf("%d of %d shown pairs; %v", shown, want, p.EveryShown)
+	}
+	if all := float64(g.PairCount()); math.Abs(sum/all-1) > .1 {
+		t.Errorf("the sample stands for %v pairs of %v", sum, all)
+	}
+	plan.EveryShown = false
+	if p = must(prepare(t, g, plan, log))(t).Problem; p.EveryShown {
+		t.Error("all shown pairs, without being asked for")
+	}
+}

@@ -549,6 +549,7 @@ func (f *fitFlags) fromDataset(ctx context.Context, t *display) (*fitSource, err
 		return nil, err
 	}
 	nodes := model.NodesOf(n.Graph())
+	origin.Plan.EveryShown = origin.Plan.Log == sample.Complete && n.Graph().TwoSided() && !f.bayes(nodes)
 	if dim := nodes.Dim(); dataset.Wide(dim) && f.bayes(nodes) {
 		t.note("%s dimensions make this slow; reduce them in seconds: %s", amount.Text(dim), fixFor("wide", f.data))
 	}
