@@ -285,8 +285,9 @@ func TestEveryShownIsWeighed(t *testing.T) {
 		t.Errorf("mean ŷ is %.3f of the true, AUC %.3f of %.3f", mean/truth, s.auc(s.logits(r)), s.auc(s.z))
 	}
 	logged := r.Findings.Logged[0]
-	if n := float64(len(whole.Exposure)); math.Abs(logged.Shown-shown/n) > .01 || math.Abs(logged.Expected-shown/n) > .02 {
-		t.Errorf("%.3f were shown and %.3f expected, truly %.3f", logged.Shown, logged.Expected, shown/n)
+	shown /= float64(len(whole.Exposure))
+	if math.Abs(logged.Shown-shown) > .01 || math.Abs(logged.Expected-shown) > .02 {
+		t.Errorf("%.3f were shown and %.3f expected, truly %.3f", logged.Shown, logged.Expected, shown)
 	}
 	if _, err := Fit(context.Background(), p, Settings{Method: "bayes"}); !errors.Is(err, ErrSetting) {
 		t.Errorf("bayes: %v", err)

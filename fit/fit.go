@@ -73,8 +73,8 @@ func Fit(ctx context.Context, p sample.Problem, s Settings) (*Result, error) {
 	}
 	if p.EveryShown {
 		if s.Method == "bayes" {
-			return nil, fmt.Errorf("%w: bayes cannot weigh pairs, and all that were shown are in the sample; sample them "+
-				"as others, or use mle", ErrSetting)
+			return nil, fmt.Errorf("%w: bayes cannot weigh pairs, and all that were shown are in the sample; "+
+				"sample them as others, or use mle", ErrSetting)
 		}
 		s.Sampling = engine.Weighted.String()
 	}
