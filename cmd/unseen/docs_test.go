@@ -27,7 +27,8 @@ var updateDocs = flag.Bool("update-docs", false, "write what commands print into
 //	```python run  so must this; without a Python that has pandas, pyarrow, NumPy and safetensors the rest of the
 //	               page is not run
 //
-// A page that speaks of ../shared/data needs the real networks there, or where UNSEEN_DATA says.
+// A page that speaks of ../shared/data needs the real networks there, or where UNSEEN_DATA says. One that speaks of
+// docs/shop/ finds the tables there.
 //
 // All blocks of a page run in one folder, in order, with unseen on the path. A block ```text that follows, with
 // nothing but empty lines between, is what they print: of run the output, of fails the error. There a line with only
@@ -97,6 +98,15 @@ func (p docPage) run(t *testing.T, demo func() (string, error)) {
 	}
 	if p.needsNetworks() {
 		withNetworks(t, folder)
+	}
+	if strings.Contains(p.text, "docs/shop/") { // the tables beside the pages
+		docs, err := filepath.Abs("../../docs")
+		if err == nil {
+			err = os.Symlink(docs, filepath.Join(folder, "docs"))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 	path := withProgram(t)
 	printed := make([]string, len(p.blocks))
