@@ -134,6 +134,10 @@ func (p *plan) predictor(n model.Nodes) (engine.Predictor, error) {
 
 // packModel returns a model as the bytes of a file, without what only the driver needs.
 func packModel(m model.Model) ([]byte, error) {
+	if !model.NeedsVectors(m.Link.Kind()) { // a worker has a part of the nodes
+		return nil, fmt.Errorf("%w on a cluster: the link model %s, which learns every node; use diagonal",
+			engine.ErrUnsupported, m.Link.Kind())
+	}
 	m.Extra, m.Findings, m.Certificate = nil, nil, nil
 	file, err := m.File()
 	if err != nil {

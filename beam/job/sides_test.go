@@ -2,6 +2,7 @@ package job
 
 import (
 	"context"
+	"errors"
 	"math"
 	"path/filepath"
 	"slices"
@@ -34,7 +35,10 @@ func TestTwoSidesAreThoseOfOneMachine(t *testing.T) {
 	g = must(must(g, err)(t).WithVectors(plain.Vectors()))(t)
 	s := setup{must(sample.Prepare(ctx, g, sample.Options{Origin: sample.Origin{Plan: sample.Plan{
 		Split: sample.RandomLinks, PerLink: 2}}}))(t)}
-	r := must(fit.Fit(ctx, s.Problem, settingsFor("mle")))(t)
+	settings := settingsFor("mle")
+	factors := must(fit.Fit(ctx, s.Problem, settings))(t).Judge() // the default of people and items
+	settings.Link = "diagonal"
+	r := must(fit.Fit(ctx, s.Problem, settings))(t)
 	m, judge := must(r.Model())(t), r.Judge()
 	want := must(engine.CPU{}.AllPairs(ctx, g, judge.Predictor, graph.Universe{}, .05))(t)
 	rows := must(must(recommend.New(g, m, recommend.Options{}))(t).Batch(ctx, g.Sources(), recommend.Query{K: 7}))(t)
@@ -44,6 +48,10 @@ func TestTwoSidesAreThoseOfOneMachine(t *testing.T) {
 			t.Errorf("%d pairs of %d", manifest.PairCount(), g.PairCount())
 		}
 		cluster.Runner = runners()["prism"]
+		if _, err := cluster.AllPairs(ctx, nil, factors.Predictor, graph.Universe{}, .05); !errors.Is(err,
+			engine.ErrUnsupported) {
+			t.Errorf("factors on a cluster: %v", err)
+		}
 		got := must(cluster.AllPairs(ctx, nil, judge.Predictor, graph.Universe{}, .05))(t)
 		if got.Pairs != want.Pairs || math.Abs(got.AP-want.AP) > 1e-6*want.AP ||
 			math.Abs(got.MeanLink-want.MeanLink) > 1e-6*want.MeanLink {
