@@ -98,7 +98,7 @@ func TestFolding(t *testing.T) {
 	for k := range exposure {
 		exposure[k] = rng.Float32()
 	}
-	for name, h := range map[string]History{"nothing": {}, "naive": {Linked: []int32{12, 40, 59}},
+	for name, h := range map[string]SourceHistory{"nothing": {}, "naive": {Linked: []int32{12, 40, 59}},
 		"exposed": {Linked: []int32{12, 40, 59, 30}, Shown: []int32{13, 14, 20}, Exposure: exposure},
 		"shown":   {Linked: []int32{11}, Shown: []int32{13, 14, 50}, Exposure: make([]float32, len(n.Targets))}} {
 		value := func(u []float64, effect float64) float64 {
@@ -139,7 +139,7 @@ func TestFolding(t *testing.T) {
 		}
 	}
 	q, offsets := make([]float32, 4), make([]float32, n.FieldCount)
-	for _, h := range []History{{Linked: []int32{3}}, {Shown: []int32{60}}, {Linked: []int32{-1}},
+	for _, h := range []SourceHistory{{Linked: []int32{3}}, {Shown: []int32{60}}, {Linked: []int32{-1}},
 		{Exposure: []float32{1}}} {
 		wantError(t, f.Query(q, offsets, h), ErrShape)
 	}
@@ -158,7 +158,7 @@ func BenchmarkFolding(b *testing.B) {
 	params := randomParams(rng, m)
 	params[len(params)-1] = -3
 	f := made(m.Folding(params, 4))(b)
-	h := History{Exposure: make([]float32, 2000)}
+	h := SourceHistory{Exposure: make([]float32, 2000)}
 	for k := range h.Exposure {
 		h.Exposure[k] = .2
 	}

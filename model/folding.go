@@ -18,8 +18,8 @@ type Folding struct {
 	target []float32 // their effects
 }
 
-// History is what is known of a new source.
-type History struct {
+// SourceHistory is what is known of a new source.
+type SourceHistory struct {
 	Linked []int32 // targets that it links to
 	Shown  []int32 // targets that it was shown and does not link to
 	// Exposure is π̂ of every target of the nodes, in their order: with this probability one of the others was shown.
@@ -57,7 +57,7 @@ func (m *Factors) Folding(params []float32, precision float64) (*Folding, error)
 //	−Σ_linked log ŷ_j − Σ_shown log(1 − ŷ_j) − Σ_others log(1 − π̂_j·ŷ_j) + ½p‖u‖² + ½b_i²,
 //
 // by Newton steps.
-func (f *Folding) Query(q, offsets []float32, h History) error {
+func (f *Folding) Query(q, offsets []float32, h SourceHistory) error {
 	m := f.model
 	outcome := make([]int8, m.targets.count) // 0 of the others
 	for _, part := range []struct {

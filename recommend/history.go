@@ -110,7 +110,7 @@ func foldingOf(m model.Model) (*model.Folding, error) {
 // took them in training.
 func (r *Recommender) fold(ctx context.Context, m model.Model, by ranking, s Source, shown []int32) (
 	q engine.SearchQuery, err error) {
-	h := model.History{Linked: s.folded.linked, Shown: shown}
+	h := model.SourceHistory{Linked: s.folded.linked, Shown: shown}
 	switch {
 	case m.Method == fit.ShownOnly:
 		h.Exposure = make([]float32, len(r.g.Targets()))
