@@ -97,8 +97,6 @@ type exposedFit struct {
 
 	// π̂ over the pairs that were available, against the log.
 	mean, share, shownAUC, items float64
-
-	linked float64 // share of these pairs
 }
 
 // newDraw holds out a fifth of the shown pairs, drawn with a seed, unless the set has pairs to be judged by.
@@ -330,9 +328,6 @@ func (d *exposedDraw) propensities(ctx context.Context, by engine.Predictor, p *
 		at[0]++
 		at[1] += pi
 		f.mean += pi / float64(len(s))
-		if p.Linked[k] {
-			f.linked += 1 / float64(len(s))
-		}
 		if was[k] {
 			at[2]++
 			f.share += 1 / float64(len(s))

@@ -363,18 +363,14 @@ func (all exposedResults) identifiedClaim() Claim {
 		})
 }
 
-// setClaim compares what the doctor allows of mean π with the log. Where it does not call exposure
-// identified and has no set, it allows all that links do: π is at least the share that is linked.
+// setClaim compares what the doctor claims of mean π with the log. A doctor that claims nothing holds nothing.
 func (all exposedResults) setClaim() Claim {
 	return all.each("blind, the doctor's set holds the log's mean π", func(one exposedResult) (bool, string) {
 		f := one.draws[0].of(blind, ours)
-		low, high := f.linked, 1.
-		switch {
-		case f.set != nil:
-			low, high = f.set.Propensity.Low, f.set.Propensity.High
-		case f.class == fit.Identified:
-			low, high = f.mean, f.mean
+		if f.set == nil {
+			return false, fmt.Sprintf("%s, without a set; the log's is %.3f", f.class, f.share)
 		}
+		low, high := f.set.Propensity.Low, f.set.Propensity.High
 		return low <= f.share && f.share <= high, fmt.Sprintf("%s, %.3f in %.3f to %.3f", f.class, f.share, low, high)
 	})
 }
