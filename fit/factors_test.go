@@ -124,8 +124,8 @@ func (s *plantedShop) auc(by []float64) float64 {
 
 func all(int) bool { return true }
 
-// Factors recover a planted truth of rank 4, within gaps to the best possible that are a little above those of the first
-// run.
+// Factors recover a planted truth of rank 4, within gaps to the best possible that are a little
+// above those of the first run.
 func TestFactorsRecoverTheTruth(t *testing.T) {
 	t.Parallel()
 	s := plantShop(t, 300, 100, 1)
