@@ -109,9 +109,12 @@ func checkPublished(t *testing.T, r *Result, problem sample.Problem) {
 	}
 	evidence := sample.Evidence{Pairs: problem.Train}
 	want := must(r.Judge().Risk(t.Context(), evidence, risk.Estimator{}, nil))(t)
-	for _, m := range r.Findings.Set.Members {
+	for i, m := range r.Findings.Set.Members {
 		if m.Alternative != r.Findings.Set.Reference {
 			continue
+		}
+		if least := math.Hypot(r.alternatives[i].measures[ofRisk].err, .9*want.Sampling); m.Risk.Error < least {
+			t.Errorf("the set's R_AP has an error of %.5f; with that of sampling pairs it is %.5f", m.Risk.Error, least)
 		}
 		if learned := m.Propensity.Value; math.Abs(mean/learned-1) > .03 {
 			t.Errorf("the mean π̂ is %.4f, and %.4f was learned", mean, learned)

@@ -158,17 +158,7 @@ func TestCompleteLogTellsPropensities(t *testing.T) {
 	w := must(world.New(t.Context(), world.Settings{Nodes: 400, Dim: 8, Fields: world.EvenFields(2),
 		Scenario: plan}))(t)
 	w = must(w.Linked(t.Context()))(t)
-	g := w.Graph()
-	everything := must(graph.AllPairs(g, graph.Universe{Before: g.Order()}, 0))(t)
-	all := must(w.Reveal(t.Context(), everything, 1))(t)
-	log := &sample.ExposureLog{}
-	for k := range all.Truth {
-		if o := all.Observation(k); o.Exposure == risk.Exposed {
-			log.Source, log.Target = append(log.Source, everything.Source[k]), append(log.Target, everything.Target[k])
-			log.Exposed, log.Linked = append(log.Exposed, true), append(log.Linked, o.Linked)
-		}
-	}
-	d := must(sample.Prepare(t.Context(), g, sample.Options{Log: log, Origin: sample.Origin{
+	d := must(sample.Prepare(t.Context(), w.Graph(), sample.Options{Log: completeLog(t, w), Origin: sample.Origin{
 		Plan: sample.Plan{Split: sample.Whole, Log: sample.Complete, PerLink: 10, Seed: 1}}}))(t)
 	r := mustFit(t, d.Problem, Settings{Seed: 1, Starts: []float64{.3}, Replicates: -1})
 	var same, cross float64
@@ -181,6 +171,22 @@ func TestCompleteLogTellsPropensities(t *testing.T) {
 	}
 }
 
+// completeLog returns all that was shown in a world.
+func completeLog(t *testing.T, w *world.World) *sample.ExposureLog {
+	t.Helper()
+	g := w.Graph()
+	everything := must(graph.AllPairs(g, graph.Universe{Before: g.Order()}, 0))(t)
+	all := must(w.Reveal(t.Context(), everything, 1))(t)
+	log := &sample.ExposureLog{}
+	for k := range all.Truth {
+		if o := all.Observation(k); o.Exposure == risk.Exposed {
+			log.Source, log.Target = append(log.Source, everything.Source[k]), append(log.Target, everything.Target[k])
+			log.Exposed, log.Linked = append(log.Exposed, true), append(log.Linked, o.Linked)
+		}
+	}
+	return log
+}
+
 // A complete log does not contradict a world that obeys, although most of what is linked there is
 // in the sample and most of what is not is left out of it.
 func TestCompleteLogAgrees(t *testing.T) {
@@ -191,18 +197,7 @@ func TestCompleteLogAgrees(t *testing.T) {
 		w := must(world.New(t.Context(), world.Settings{Nodes: 300, Dim: 8, Fields: world.EvenFields(2),
 			Scenario: plan}))(t)
 		w = must(w.Linked(t.Context()))(t)
-		g := w.Graph()
-		everything := must(graph.AllPairs(g, graph.Universe{Before: g.Order()}, 0))(t)
-		all := must(w.Reveal(t.Context(), everything, 1))(t)
-		log := &sample.ExposureLog{}
-		for k := range all.Truth {
-			if o := all.Observation(k); o.Exposure == risk.Exposed {
-				log.Source, log.Target = append(log.Source, everything.Source[k]), append(log.Target,
-					everything.Target[k])
-				log.Exposed, log.Linked = append(log.Exposed, true), append(log.Linked, o.Linked)
-			}
-		}
-		d := must(sample.Prepare(t.Context(), g, sample.Options{Log: log, Origin: sample.Origin{
+		d := must(sample.Prepare(t.Context(), w.Graph(), sample.Options{Log: completeLog(t, w), Origin: sample.Origin{
 			Plan: sample.Plan{Split: sample.Whole, Log: sample.Complete, PerLink: 1, Seed: seed}}}))(t)
 		r := mustFit(t, d.Problem, Settings{Seed: seed, Threads: 1, Doctor: QuickDoctor, Replicates: -1,
 			Starts: []float64{model.StartPropensity}})

@@ -71,6 +71,35 @@ func TestGenerate(t *testing.T) {
 		filepath.Join(raw, "impressions.csv"), "-o", filepath.Join(dir, "shop"), "--quiet")
 }
 
+// The shop beside the pages is what the command on its page writes.
+func TestShopOfPages(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/shop.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, line, _ := strings.Cut(string(page), "`unseen generate docs/shop ")
+	line, _, found := strings.Cut(line, "`")
+	if !found {
+		t.Fatal("the page has no command that writes its shop")
+	}
+	shop := filepath.Join(t.TempDir(), "shop")
+	well(t, append([]string{"generate", shop, "--quiet"}, strings.Fields(line)...)...)
+	files, err := filepath.Glob("../../docs/shop/*")
+	if err != nil || len(files) != 5 {
+		t.Fatalf("%v: %v", files, err)
+	}
+	for _, file := range files {
+		want, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := os.ReadFile(filepath.Join(shop, filepath.Base(file))); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%s is not what the command writes: %v", file, err)
+		}
+	}
+}
+
 func TestGenerateRefuses(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
