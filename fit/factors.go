@@ -86,12 +86,9 @@ func factorSquare(link model.LinkModel, p *graph.Pairs) float64 {
 	return max(square/float64(pairs), 1e-30)
 }
 
-// Prior precisions of the effects of sources and targets: people differ less in how readily they link than items in
-// how many they please.
-const (
-	sourcePrecision = 3
-	targetPrecision = .3
-)
+// targetPrecision is the prior precision of the effects of targets: items differ more in how many they please than
+// people in how readily they link, for whom it is model.SourcePrecision.
+const targetPrecision = .3
 
 // factorPriors returns the precision of every parameter of a link model with factors, under which ⟨u, v⟩ and ⟨u, A·h⟩
 // have the prior variance ridge each; b is free. A sum of r products of two normals of
@@ -106,7 +103,7 @@ func factorPriors(link model.LinkModel, meanSquare, ridge float64) []float64 {
 		case "A":
 			precision = math.Sqrt(float64(part.Shape[0])/ridge) * meanSquare
 		case "b_source":
-			precision = sourcePrecision
+			precision = model.SourcePrecision
 		case "b_target":
 			precision = targetPrecision
 		}

@@ -285,6 +285,9 @@ func (m *Factors) Rows(params []float32) (*graph.Vectors, error) {
 	return rows, nil
 }
 
+// SourcePrecision is that of the normal prior of a source's effect b_i, in training and in folding in.
+const SourcePrecision = 3
+
 // Precision returns that of the normal prior of every factor under which ⟨u, v⟩ has a variance: a sum of r products of
 // two normals of precision p has the variance r/p².
 func (m *Factors) Precision(variance float64) float64 { return math.Sqrt(float64(m.rank) / variance) }

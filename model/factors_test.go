@@ -102,7 +102,7 @@ func TestFolding(t *testing.T) {
 		"exposed": {Linked: []int32{12, 40, 59, 30}, Shown: []int32{13, 14, 20}, Exposure: exposure},
 		"shown":   {Linked: []int32{11}, Shown: []int32{13, 14, 50}, Exposure: make([]float32, len(n.Targets))}} {
 		value := func(u []float64, effect float64) float64 {
-			v := effect*effect/2 + precision*dot(u, u)/2
+			v := SourcePrecision*effect*effect/2 + precision*dot(u, u)/2
 			for k, j := range n.Targets {
 				row := vector(Nodes{Vectors: rows}, j)
 				y := sigmoid(dot(u, row[:3]) + row[3] + effect + bias)

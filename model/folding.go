@@ -14,7 +14,7 @@ type Folding struct {
 	rows   *kern.Matrix // of targets alone, in their order, with 1 for the effect behind the factors
 	turned []float32    // the same by columns
 	bias   float64
-	prior  float64   // precision of every factor; that of the effect is 1
+	prior  float64   // precision of every factor; that of the effect is SourcePrecision
 	target []float32 // their effects
 }
 
@@ -54,7 +54,7 @@ func (m *Factors) Folding(params []float32, precision float64) (*Folding, error)
 // Query sets q and the offsets, one per field, as [Factors.Query] does, for the source with a history: at the minimum
 // over its factors u and effect b_i of
 //
-//	−Σ_linked log ŷ_j − Σ_shown log(1 − ŷ_j) − Σ_others log(1 − π̂_j·ŷ_j) + ½p‖u‖² + ½b_i²,
+//	−Σ_linked log ŷ_j − Σ_shown log(1 − ŷ_j) − Σ_others log(1 − π̂_j·ŷ_j) + ½p‖u‖² + ½·SourcePrecision·b_i²,
 //
 // by Newton steps.
 func (f *Folding) Query(q, offsets []float32, h SourceHistory) error {
@@ -143,7 +143,7 @@ func (s *fold) evaluate(at []float64) (value float64) {
 		s.query[k] = float32(x)
 		precision := s.prior
 		if k == rank {
-			precision = 1
+			precision = SourcePrecision
 		}
 		value += precision * x * x / 2
 	}
@@ -193,7 +193,7 @@ func (s *fold) direction() bool {
 	for k := range size {
 		precision := s.prior
 		if k == size-1 {
-			precision = 1
+			precision = SourcePrecision
 		}
 		for l := range k + 1 {
 			h[k*size+l] = float64(s.information[k*size+l])
