@@ -81,7 +81,7 @@ func main() {
 	profile := flags.String("cpuprofile", "", "write a CPU profile to this file")
 	_ = flags.Parse(os.Args[1:])
 	if *list {
-		for _, c := range slices.Concat(comparisons, scales) {
+		for _, c := range slices.Concat(comparisons, scales, shops) {
 			fmt.Printf("%-18s %s\n", c.name, c.what)
 		}
 		return
@@ -113,7 +113,7 @@ func (b *bench) compare(w io.Writer, names []string) error {
 		chosen = nil
 		for _, name := range names {
 			found := false
-			for _, c := range slices.Concat(comparisons, scales) {
+			for _, c := range slices.Concat(comparisons, scales, shops) {
 				if c.name == name {
 					chosen, found = append(chosen, c), true
 				}

@@ -195,6 +195,8 @@ func (c *checker) links(context.Context) error {
 func (c *checker) order(context.Context) error {
 	untimed := c.d.build.Untimed
 	switch {
+	case c.g.TwoSided():
+		c.availability()
 	case untimed == c.g.Len() && untimed > 0:
 		c.found(Finding{Kind: "no-time", Severity: Note, Count: untimed,
 			Fix: "add a column time to split the past from the future by date"},
@@ -223,6 +225,28 @@ func (c *checker) order(context.Context) error {
 		Fix: "usually nothing; times, where nodes have them, show which links lead back"},
 		"%s cycles of nodes without times or of one time.", amount.OneOrMore(cycles, "link closes", "links close"))
 	return nil
+}
+
+// availability says whether times tell what was there when people were active. Those of people
+// themselves do not matter.
+func (c *checker) availability() {
+	var untimed []int32
+	for _, j := range c.g.Targets() {
+		if _, known := c.g.Time(j); !known {
+			untimed = append(untimed, j)
+		}
+	}
+	switch {
+	case !c.g.HasLinkTimes():
+		c.found(Finding{Kind: "no-time", Severity: Note, Count: c.g.LinkCount(),
+			Fix: "add a column time to the links, and to the targets, to split the past from the future"},
+			"No link has a time, so links are held out at random, and every target counts as there all the time.")
+	case len(untimed) > 0:
+		c.found(Finding{Kind: "untimed", Severity: Note, Count: len(untimed), Example: c.name(untimed[0]),
+			Fix: "add a column time to the targets: what was not there yet was not shown"},
+			"%s no time; they count as there all the time.",
+			amount.OneOrMore(len(untimed), "target has", "targets have"))
+	}
 }
 
 // older reports whether node i has an earlier time than node j.

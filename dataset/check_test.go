@@ -336,3 +336,44 @@ func TestSeal(t *testing.T) {
 		t.Errorf("the folder holds %v", left)
 	}
 }
+
+// Of people and items, times of links and of items matter, and those of people do not.
+func TestCheckOfAvailability(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		link int64
+		item time.Time
+		want string
+	}{
+		"no times":      {graph.NoTime, time.Time{}, "no-time"},
+		"links alone":   {5, time.Time{}, "untimed"},
+		"nothing lacks": {5, time.Unix(3, 0), ""},
+	} {
+		var b graph.Builder
+		for _, n := range []graph.Node{{ID: "anna", Role: graph.SourceOnly},
+			{ID: "book", Role: graph.TargetOnly, Time: c.item}} {
+			_, err := b.AddNode(n)
+			must(t, err)
+		}
+		must(t, b.AddLinkAt(0, 1, c.link))
+		g, _, err := b.Build()
+		must(t, err)
+		dir := filepath.Join(t.TempDir(), "shop")
+		_, err = Write(background, dir, Content{Graph: g}, WriteOptions{})
+		must(t, err)
+		d, err := Open(background, dir, OpenOptions{})
+		must(t, err)
+		report, err := Check(background, d)
+		must(t, err)
+		d.Close()
+		found, got := kinds(report), ""
+		for _, kind := range []string{"no-time", "untimed"} {
+			if _, is := found[kind]; is {
+				got += kind
+			}
+		}
+		if got != c.want {
+			t.Errorf("%s: %q, not %q", name, got, c.want)
+		}
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -26,6 +27,12 @@ type table struct {
 }
 
 const fixTable = "the file is damaged or not Parquet; write it again, in pandas with to_parquet"
+
+// What the columns of a table may expand to: any file to some bytes, and a larger one to a multiple of its size.
+const (
+	expandsFreely = 512 << 20
+	expandsMost   = 200
+)
 
 func openTable(file *os.File, path string) (t *table, err error) {
 	defer catch(path, &err)
@@ -225,6 +232,11 @@ func (t *table) scan(ctx context.Context, columns []*column,
 		if indices[k] = -1; c != nil {
 			indices[k] = c.index
 		}
+	}
+	err = columnar.Check(t.parquet, indices, columnar.Bounds{Bytes: max(expandsFreely, expandsMost*t.parquet.Size()),
+		Values: math.MaxInt32})
+	if err != nil {
+		return fileError(t.path, fmt.Errorf("%w: %v", ErrFormat, err), fixTable)
 	}
 	err = columnar.Scan(ctx, t.parquet, indices, each)
 	if e, ok := errors.AsType[*columnar.Error](err); ok {

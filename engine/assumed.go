@@ -106,6 +106,12 @@ func (a Assumptions) validate(pairs int) error {
 
 // at returns ŷ, 1−ŷ and d log ŷ/dz, none of them 0 or infinite.
 func (r Response) at(z float64) (y, rest, slope float64) {
+	return r.atOdds(z, math.Exp(max(-600, min(600, z))))
+}
+
+// atOdds is at for a z whose e^z is known; it is finite.
+func (r Response) atOdds(z, odds float64) (y, rest, slope float64) {
+	odds = max(odds, 1e-260)
 	switch r {
 	case Probit:
 		z = max(-37, min(37, z))
@@ -115,20 +121,35 @@ func (r Response) at(z float64) (y, rest, slope float64) {
 		}
 		return y, rest, math.Exp(-z*z/2) / math.Sqrt(2*math.Pi) / y
 	case ComplementaryLogLog:
-		e := math.Exp(max(-600, min(6, z)))
-		y, rest = -math.Expm1(-e), math.Exp(-e)
+		e := min(odds, 400)
+		if e < .5 {
+			y = -math.Expm1(-e)
+			rest = 1 - y
+		} else {
+			rest = math.Exp(-e)
+			y = 1 - rest
+		}
 		return y, rest, e * rest / y
 	case ArandaOrdaz:
-		e := math.Exp(max(-600, min(600, z)))
-		t := math.Log1p(4 * e)
-		y, rest = -math.Expm1(-t/4), math.Exp(-t/4)
-		return y, rest, rest * e / (1 + 4*e) / y
+		square := math.Sqrt(1 + 4*odds)
+		root := math.Sqrt(square)
+		rest = 1 / root
+		if y = 1 - rest; y < .1 { // where the difference would lose digits
+			y = 4 * odds * rest / ((1 + root) * (1 + square))
+		}
+		return y, rest, rest * odds / (1 + 4*odds) / y
 	case Cauchit:
 		z = max(-1e12, min(1e12, z))
-		y, rest = math.Atan2(1, -z)/math.Pi, math.Atan2(1, z)/math.Pi
+		if z < 0 {
+			y = math.Atan2(1, -z) / math.Pi
+			rest = 1 - y
+		} else {
+			rest = math.Atan2(1, z) / math.Pi
+			y = 1 - rest
+		}
 		return y, rest, 1 / (math.Pi * (1 + z*z)) / y
 	}
-	e := math.Exp(-max(-600, min(600, z)))
+	e := 1 / odds
 	return 1 / (1 + e), e / (1 + e), e / (1 + e)
 }
 
@@ -146,6 +167,9 @@ func (r Response) likeness(z, y, rest, slope float64) (value, rise float64) {
 	}
 	return z, 1
 }
+
+// line returns likeness and its slope where it is a line; of cauchit, whose likeness is not, nothing that matters.
+func (r Response) line(z float64) (value, rise float64) { return r.likeness(z, .5, .5, .5) }
 
 // frank is Frank's copula with one κ.
 type frank struct{ kappa, whole float64 } // 1 − e^−κ

@@ -30,9 +30,12 @@ func (s *cpuDesign) Assume(ctx context.Context, o Outcomes, a Assumptions) (Assu
 		}
 	}
 	if o.Leverage != nil {
-		l.deviation = make([]float64, n)
+		l.deviation, l.spread = make([]float64, n), make([]spread, n)
 		for k, x := range o.Leverage {
 			l.deviation[k] = min(math.Sqrt(float64(x)), 80)
+			for i, at := range nodesOf(l.deviation[k]).sides() {
+				l.spread[k][i] = math.Exp(l.deviation[k] * at)
+			}
 		}
 	}
 	return l, ctx.Err()
@@ -47,6 +50,7 @@ type cpuAssumed struct {
 	outcomes  Outcomes
 	assumed   Assumptions
 	deviation []float64 // of each logit; nil takes logits as certain
+	spread    []spread  // e^(deviation·at) for the points above it
 
 	inLink, inExposure, text []int // places among the terms
 	dependence               int   // −1 for none
@@ -88,6 +92,7 @@ func (t *AssumedTerm) value(k int) float64 {
 // pairAt is a pair at one θ: where its logit is believed to lie, and how s follows from it.
 type pairAt struct {
 	z, deviation float64
+	spread       *spread // nil if the logit is certain
 	s, bend      float64 // s = s + bend·likeness
 	frank        frank   // of κ; of −κ where one of two events is the complement
 	complement   frank
@@ -119,7 +124,7 @@ func (l *cpuAssumed) place(p *pairAt, k int, product float32, theta []float64) {
 		p.bend += terms[i] * l.assumed.Terms[i].value(k)
 	}
 	if l.deviation != nil {
-		p.deviation = l.deviation[k]
+		p.deviation, p.spread = l.deviation[k], &l.spread[k]
 	}
 	if l.rate != nil {
 		p.rate = l.rate[k]
@@ -131,11 +136,14 @@ func (l *cpuAssumed) place(p *pairAt, k int, product float32, theta []float64) {
 }
 
 // nodes are the points over which a pair's logit is averaged, and their weights: Gauss and Hermite's, and three for
-// logits that are nearly certain, where they are as good.
+// logits that are nearly certain, where they are as good. The first is the logit itself, and the others come in pairs,
+// one above and one below.
 type nodes struct {
 	at, of []float64
 	tally  []int // the places of their losses in a tally
 }
+
+const mostNodes = 7
 
 var (
 	sevenNodes = nodes{[]float64{0, hermiteAt[0], -hermiteAt[0], hermiteAt[1], -hermiteAt[1], hermiteAt[2],
@@ -146,15 +154,28 @@ var (
 	oneNode = nodes{[]float64{0}, []float64{1}, []int{0}}
 )
 
-// nodes returns those of a pair.
-func (l *cpuAssumed) nodes(p *pairAt) nodes {
-	switch {
-	case l.deviation == nil:
-		return oneNode
-	case p.deviation < .3:
-		return threeNodes
+// nodesOf returns those of a logit with a standard deviation.
+func nodesOf(deviation float64) *nodes {
+	if deviation < .3 {
+		return &threeNodes
 	}
-	return sevenNodes
+	return &sevenNodes
+}
+
+// sides returns the points above the logit.
+func (n *nodes) sides() (at [3]float64) {
+	for i := 1; i < len(n.at); i += 2 {
+		at[i/2] = n.at[i]
+	}
+	return at
+}
+
+// nodes returns those of a pair.
+func (l *cpuAssumed) nodes(p *pairAt) *nodes {
+	if l.deviation == nil {
+		return &oneNode
+	}
+	return nodesOf(p.deviation)
 }
 
 // each calls f with what is believed of the pair at each point of its logit.
@@ -309,35 +330,93 @@ func (l *cpuAssumed) information(p *pairAt, m *[directions][directions]float64) 
 // slopes of the log odds of P along z, with what s follows of it, s, likeness and κ.
 type simpleNode struct{ linked, unlinked, byZ, byS, byText, byKappa float64 }
 
-// simple sets a node, given π and 1−π where they do not depend on z.
-func (l *cpuAssumed) simple(n *simpleNode, p *pairAt, z, pi, restPi float64) {
-	y, restY, slope := l.assumed.Response.at(z)
-	likeness, rise := z, 0.
-	if len(l.text) > 0 {
-		if likeness, rise = l.assumed.Response.likeness(z, y, restY, slope); p.bend != 0 {
-			pi, restPi = p.exposure(likeness)
-			rise *= p.bend
-		} else {
-			rise = 0
+// oddsAt has, at every node of a pair, e^z and (1−π)/π where s follows z along a line. Exponentials are found at the
+// logit itself and once for the two points at equal distance: they are most of what a pair costs.
+type oddsAt struct{ link, hidden [mostNodes]float64 }
+
+func (l *cpuAssumed) odds(p *pairAt, nodes *nodes, out *oddsAt) {
+	centre, rise := l.assumed.Response.line(p.z)
+	out.link[0] = math.Exp(max(-300, min(300, p.z)))
+	out.hidden[0] = math.Exp(-max(-300, min(300, p.s+p.bend*centre)))
+	for i := 1; i < len(nodes.at); i += 2 {
+		factor := p.spread[i/2]
+		out.link[i], out.link[i+1] = out.link[0]*factor, out.link[0]/factor
+		out.hidden[i], out.hidden[i+1] = out.hidden[0], out.hidden[0]
+		if p.bend != 0 {
+			factor = math.Exp(max(-300, min(300, p.bend*rise*p.deviation*nodes.at[i])))
+			out.hidden[i], out.hidden[i+1] = out.hidden[0]/factor, out.hidden[0]*factor
 		}
 	}
+}
+
+// simpleNodes sets the nodes of a pair, and returns their places and weights.
+func (l *cpuAssumed) simpleNodes(p *pairAt, out *[mostNodes]simpleNode) *nodes {
+	nodes := l.nodes(p)
+	var odds oddsAt
+	l.odds(p, nodes, &odds)
+	if l.assumed.Response == Logistic && l.dependence < 0 {
+		for i, at := range nodes.at {
+			out[i].logistic(p, p.z+p.deviation*at, odds.link[i], odds.hidden[i])
+		}
+		return nodes
+	}
+	for i, at := range nodes.at {
+		l.simple(&out[i], p, p.z+p.deviation*at, odds.link[i], odds.hidden[i])
+	}
+	return nodes
+}
+
+// logistic sets a node of a logistic response, given the odds e^z and x = (1−π)/π. With e = e^−z and Q = e + x + ex
+// everything is a quotient of positive numbers: πy = 1/(1+Q), P = 1/(1+rQ).
+func (n *simpleNode) logistic(p *pairAt, z, link, x float64) {
+	const least, most = 1e-150, 1e150 // whose products are finite
+	e := 1 / max(least, min(most, link))
+	x = max(least, min(most, x))
+	q := e + x + e*x
+	odds := p.rate * q
+	inverse, linked := 1/q, 1/(1+odds)
+	byS := x * (1 + e) * inverse
+	n.linked, n.unlinked = linked, odds*linked
+	n.byZ, n.byS, n.byText = e*(1+x)*inverse+p.bend*byS, byS, z*byS
+}
+
+// simpleBelief is what is believed at a node: ŷ, 1−ŷ and d log ŷ/dz, π and 1−π, and likeness with the slope of s in z.
+type simpleBelief struct{ y, restY, slope, pi, restPi, likeness, rise float64 }
+
+// simpleBelief returns it, given the odds there.
+func (l *cpuAssumed) simpleBelief(p *pairAt, z, link, hidden float64) (b simpleBelief) {
+	b.y, b.restY, b.slope = l.assumed.Response.atOdds(z, link)
+	b.pi, b.likeness = 1/(1+hidden), z
+	b.restPi = hidden * b.pi
+	if len(l.text) > 0 {
+		b.likeness, b.rise = l.assumed.Response.likeness(z, b.y, b.restY, b.slope)
+		if b.rise *= p.bend; l.assumed.Response == Cauchit { // whose likeness is no line
+			b.pi, b.restPi = p.exposure(b.likeness)
+		}
+	}
+	return b
+}
+
+// simple sets a node, given the odds there.
+func (l *cpuAssumed) simple(n *simpleNode, p *pairAt, z, link, hidden float64) {
+	b := l.simpleBelief(p, z, link, hidden)
 	var c, q, byZ, byS, byKappa float64
 	if p.frank.kappa == 0 {
-		c, q = max(pi*y, 1e-300), restPi+pi*restY
-		byZ, byS, byKappa = slope/q, restPi/q, restPi*restY/(2*q)
+		c, q = max(b.pi*b.y, 1e-300), b.restPi+b.pi*b.restY
+		byZ, byS, byKappa = b.slope/q, b.restPi/q, b.restPi*b.restY/(2*q)
 	} else {
 		var byPi, byY float64
-		c, byPi, byY, byKappa = p.frank.at(pi, y)
+		c, byPi, byY, byKappa = p.frank.at(b.pi, b.y)
 		c = max(c, 1e-300)
 		if q = 1 - c; q < .1 { // where the difference would lose digits
-			rest, _, _, _ := p.complement.at(pi, restY)
-			q = restPi + rest
+			rest, _, _, _ := p.complement.at(b.pi, b.restY)
+			q = b.restPi + rest
 		}
-		byZ, byS, byKappa = byY*slope/q, byPi*restPi/q, byKappa/q
+		byZ, byS, byKappa = byY*b.slope/q, byPi*b.restPi/q, byKappa/q
 	}
 	inverse := 1 / (c + p.rate*q)
 	n.linked, n.unlinked = c*inverse, p.rate*q*inverse
-	n.byZ, n.byS, n.byText, n.byKappa = byZ+rise*byS, byS, likeness*byS, byKappa
+	n.byZ, n.byS, n.byText, n.byKappa = byZ+b.rise*byS, byS, b.likeness*byS, byKappa
 }
 
 // exposure returns π and 1−π.
@@ -346,13 +425,11 @@ func (p *pairAt) exposure(likeness float64) (pi, rest float64) {
 }
 
 func (l *cpuAssumed) simpleSlopes(p *pairAt, losses *tally, g *[directions]float64) {
-	pi, rest := p.exposure(0)
 	var gz, gs, text, kappa float64
-	var n simpleNode
-	nodes := l.nodes(p)
-	for i, at := range nodes.at {
-		weight := nodes.of[i]
-		l.simple(&n, p, p.z+p.deviation*at, pi, rest)
+	var at [mostNodes]simpleNode
+	nodes := l.simpleNodes(p, &at)
+	for i, weight := range nodes.of {
+		n := &at[i]
 		miss, chance := weight*n.linked, n.unlinked
 		if p.seen.Linked {
 			miss, chance = -weight*n.unlinked, n.linked
@@ -367,12 +444,10 @@ func (l *cpuAssumed) simpleSlopes(p *pairAt, losses *tally, g *[directions]float
 }
 
 func (l *cpuAssumed) simpleInformation(p *pairAt, m *[directions][directions]float64) {
-	pi, rest := p.exposure(0)
-	var n simpleNode
-	nodes := l.nodes(p)
-	for i, at := range nodes.at {
-		l.simple(&n, p, p.z+p.deviation*at, pi, rest)
-		v := nodes.of[i] * n.linked * n.unlinked
+	var at [mostNodes]simpleNode
+	for i, weight := range l.simpleNodes(p, &at).of {
+		n := &at[i]
+		v := weight * n.linked * n.unlinked
 		a, b, c, d := n.byZ, n.byS, n.byText, n.byKappa
 		m[0][0] += v * a * a
 		m[0][1] += v * a * b
@@ -633,33 +708,62 @@ func (l *cpuAssumed) Means(ctx context.Context, theta []float64, of []PairMean) 
 	return values, gradients, nil
 }
 
-// addMeans adds pair from+k to every mean.
-func (l *cpuAssumed) addMeans(sums []slopeSum, dz [][passed]float32, p *pairAt, from, k int, of []PairMean) {
-	factor := func(column []float32) float64 {
-		if column == nil {
-			return 0
-		}
-		return float64(column[from+k])
+// pairMeans sets ŷ, π̂ and P(relevant | not linked) of a pair and their slopes.
+func (l *cpuAssumed) pairMeans(p *pairAt, means *[3]float64, slopes *[3][directions]float64) {
+	if l.dependence < 0 {
+		l.simpleMeans(p, means, slopes)
+		return
 	}
-	var means [3]float64
-	var slopes [3][directions]float64
 	l.each(p, func(weight float64, b *pairBelief) {
 		missed := l.both(p, b.hidden, b.wanted, -1)
 		missed.chance /= b.unlinked
 		for i, x := range b.linked.slopes {
 			missed.slopes[i] += b.linked.chance / b.unlinked * x
 		}
-		for i, e := range [3]event{b.wanted, b.shown, missed} {
+		for i, e := range [3]*event{&b.wanted, &b.shown, &missed} {
 			means[i] += weight * e.chance
 			for j, g := range b.along(e.slopes) {
 				slopes[i][j] += weight * e.chance * g
 			}
 		}
 	})
-	for i, m := range of {
+}
+
+// simpleMeans is pairMeans of a pair whose exposure is independent of its relevance: of t = (1−π)y/(1−πy) the
+// slopes are t·d log y/(1−πy) in z and −t·π(1−y)/(1−πy) in s.
+func (l *cpuAssumed) simpleMeans(p *pairAt, means *[3]float64, slopes *[3][directions]float64) {
+	nodes := l.nodes(p)
+	var odds oddsAt
+	l.odds(p, nodes, &odds)
+	for i, weight := range nodes.of {
+		b := l.simpleBelief(p, p.z+p.deviation*nodes.at[i], odds.link[i], odds.hidden[i])
+		inverse := 1 / (b.restPi + b.pi*b.restY)
+		missed := weight * b.restPi * b.y * inverse
+		means[0] += weight * b.y
+		means[1] += weight * b.pi
+		means[2] += missed
+		slopes[0][alongProducts] += weight * b.y * b.slope
+		slopes[2][alongProducts] += missed * b.slope * inverse
+		for of, byS := range [3]float64{1: weight * b.pi * b.restPi, 2: -missed * b.pi * b.restY * inverse} {
+			slopes[of][alongProducts] += b.rise * byS
+			slopes[of][alongCell] += byS
+			slopes[of][alongText] += b.likeness * byS
+		}
+	}
+}
+
+// addMeans adds pair from+k to every mean.
+func (l *cpuAssumed) addMeans(sums []slopeSum, dz [][passed]float32, p *pairAt, from, k int, of []PairMean) {
+	var means [3]float64
+	var slopes [3][directions]float64
+	l.pairMeans(p, &means, &slopes)
+	for i := range of {
 		var g [directions]float64
-		for j, column := range [3][]float32{m.Link, m.Exposure, m.Missed} {
-			f := factor(column)
+		for j, column := range [3][]float32{of[i].Link, of[i].Exposure, of[i].Missed} {
+			if column == nil {
+				continue
+			}
+			f := float64(column[from+k])
 			sums[i].loss += f * means[j]
 			for a := range g {
 				g[a] += f * slopes[j][a]
@@ -756,15 +860,12 @@ func (l *cpuAssumed) GroupValues(ctx context.Context, theta [][]float64, g PairG
 // chance returns that of what was seen of a pair, over what is believed of its logit.
 func (l *cpuAssumed) chance(p *pairAt) (sum float64) {
 	if p.seen.Exposure == risk.Unlogged {
-		pi, rest := p.exposure(0)
-		var n simpleNode
-		nodes := l.nodes(p)
-		for i, at := range nodes.at {
-			l.simple(&n, p, p.z+p.deviation*at, pi, rest)
+		var at [mostNodes]simpleNode
+		for i, weight := range l.simpleNodes(p, &at).of {
 			if p.seen.Linked {
-				sum += nodes.of[i] * n.linked
+				sum += weight * at[i].linked
 			} else {
-				sum += nodes.of[i] * n.unlinked
+				sum += weight * at[i].unlinked
 			}
 		}
 		return sum
@@ -790,7 +891,12 @@ func (l *cpuAssumed) Calibrate(ctx context.Context, theta []float64) (scale, shi
 			for k := range z {
 				l.place(p, from+k, z[k], theta)
 				logits[from+k] = p.z
-				l.each(p, func(weight float64, b *pairBelief) { target[from+k] += weight * b.wanted.chance })
+				nodes, e := l.nodes(p), math.Exp(-max(-300, min(300, p.z)))
+				target[from+k] = nodes.of[0] / (1 + e)
+				for i := 1; i < len(nodes.of); i += 2 {
+					factor := p.spread[i/2]
+					target[from+k] += nodes.of[i] * (1/(1+e*factor) + 1/(1+e/factor))
+				}
 			}
 			return nil
 		})

@@ -23,6 +23,8 @@ type Engine interface {
 	Gradient(ctx context.Context, o *Objective, params []float32, grad []float64) (Parts, error)
 	// Minibatch sets grad to the gradient of the objective over some of its pairs, given by their places.
 	Minibatch(ctx context.Context, o *Objective, places []int, params, grad []float32) error
+	// Alternate prepares an objective over learned factors for being minimised side by side.
+	Alternate(o *Objective) (Alternation, error)
 	// Design prepares pairs for the posterior of a linear link model.
 	Design(ctx context.Context, p DesignPairs) (Design, error)
 	// Scan evaluates models on pairs, hands the logits to a visitor, and returns gradients of what that makes of

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"math"
+	"slices"
 
 	"unseen/internal/kern"
 	"unseen/model"
@@ -21,6 +22,8 @@ type workspace struct {
 	z, s, y, u, pi, rest []float32
 	loss, linkedLoss     []float32 // −log(1−ŷ) and −log ŷ
 	dz, ds               []float32
+	zz, zs, ss           []float32 // about the curvature in z and s, never negative; nil where nobody asks
+	pairSlopes           kern.PairValues
 	weight, rate         []float32
 	linked               []bool
 	exposure             []risk.Exposure
@@ -38,6 +41,29 @@ func newWorkspace() *workspace {
 		z: next(), s: next(), y: next(), u: next(), pi: next(), rest: next(), loss: next(), linkedLoss: next(),
 		dz: next(), ds: next(), weight: next(), rate: next(),
 		linked: make([]bool, stretch), exposure: make([]risk.Exposure, stretch),
+	}
+}
+
+// curved returns the workspace with room for curvatures.
+func (w *workspace) curved() *workspace {
+	room := make([]float32, 4*stretch)
+	w.zz, w.zs, w.ss = room[:stretch], room[stretch:2*stretch], room[2*stretch:3*stretch]
+	w.pairSlopes = kern.PairValues{Z: w.z, S: w.s, Sign: room[3*stretch:], Rate: w.rate, Weight: w.weight, DZ: w.dz,
+		DS: w.ds, ZZ: w.zz, ZS: w.zs, SS: w.ss, Chance: w.loss}
+	return w
+}
+
+// curve sets the curvature of pair k.
+func (w *workspace) curve(k int, zz, zs, ss float32) {
+	if w.zz != nil {
+		w.zz[k], w.zs[k], w.ss[k] = zz, zs, ss
+	}
+}
+
+// weigh multiplies the curvature of pair k.
+func (w *workspace) weigh(k int, by float32) {
+	if w.zz != nil {
+		w.curve(k, by*w.zz[k], by*w.zs[k], by*w.ss[k])
 	}
 }
 
@@ -74,6 +100,9 @@ const tiny = 1e-35
 // With p = π̂ŷ, q = 1−p = u + ŷ(1−π̂), ψ = u/q, and P = p/(p + r·q) the probability that a
 // sampled pair is linked, the likelihood has ∂z = (P−o)ψ and ∂s = (P−o)(1−π̂)/q. The risks are
 // MATH's closed forms in the same quantities.
+//
+// The curvatures are Fisher's information of the likelihood, P(1−P) times the products of ψ and (1−π̂)/q, and of a risk
+// what it would be with constant masses: never negative, whatever the second derivatives are.
 func (o *Objective) slopes(w *workspace, n int, scale float32, values bool) Parts {
 	z, s, y, u, pi, rest := w.z[:n], w.s[:n], w.y[:n], w.u[:n], w.pi[:n], w.rest[:n]
 	kern.SigmoidSoftplus(y, w.loss[:n], z)
@@ -109,6 +138,7 @@ func (o *Objective) slopes(w *workspace, n int, scale float32, values bool) Part
 			var value float64
 			value, dz, ds = o.logged(w, k, q, values)
 			dz, ds = dz*likelihood, ds*likelihood
+			w.weigh(k, likelihood)
 			nll.sum += float64(likelihood) * value
 		} else {
 			r := float32(1)
@@ -117,6 +147,10 @@ func (o *Objective) slopes(w *workspace, n int, scale float32, values bool) Part
 			}
 			p := max(pk*yk, tiny)
 			e := p / (p + r*q)
+			if w.zz != nil {
+				v := likelihood * e * (1 - e)
+				w.zz[k], w.zs[k], w.ss[k] = v*psi*psi, v*psi*hide, v*hide*hide
+			}
 			if linked {
 				e = -r * q / (p + r*q)
 			}
@@ -137,6 +171,9 @@ func (o *Objective) slopes(w *workspace, n int, scale float32, values bool) Part
 			risky, rz, rs := o.risk(w, k, floor, values)
 			dz += weight * rz
 			ds += weight * rs
+			if w.zz != nil {
+				w.zz[k] += weight * yk * uk * o.mass(w, k, floor)
+			}
 			if values {
 				total += float64(weight) * risky
 			}
@@ -144,6 +181,77 @@ func (o *Objective) slopes(w *workspace, n int, scale float32, values bool) Part
 		w.dz[k], w.ds[k] = dz, ds
 	}
 	return Parts{Likelihood: nll.value(), Risk: total}
+}
+
+// curves is slopes with curvatures. The likelihood alone, of pairs whose exposure nobody knows, is a kernel of its own.
+func (o *Objective) curves(w *workspace, n int, values bool) Parts {
+	if o.Risk != NoRisk || o.ShownOnly || o.Exposure != nil && slices.Contains(w.exposure[:n], risk.Offered) {
+		return o.slopes(w, n, 1, values)
+	}
+	lambda, weight, rate := float32(o.LambdaL), w.weight[:n], w.rate[:n]
+	sign := w.pairSlopes.Sign
+	for k, linked := range w.linked[:n] {
+		if sign[k] = 1; linked {
+			sign[k] = -1
+		}
+	}
+	if o.Likelihood != CaseControl {
+		for k := range rate {
+			rate[k] = 1
+		}
+	}
+	if o.Likelihood != Weighted {
+		for k := range weight {
+			weight[k] = 1
+		}
+	}
+	kern.PairSlopes(&w.pairSlopes, n, lambda)
+	if o.Exposure != nil {
+		w.known(n, lambda)
+	}
+	if !values {
+		return Parts{}
+	}
+	var nll logSum
+	for k, x := range w.pairSlopes.Chance[:n] {
+		nll.add(1/max(float64(x), 1e-35), float64(lambda*weight[k]))
+	}
+	return Parts{Likelihood: nll.value()}
+}
+
+// known puts right the pairs of which the exposure is logged; see logged.
+func (w *workspace) known(n int, lambda float32) {
+	z, s, y, u, pi, rest := w.z[:n], w.s[:n], w.y[:n], w.u[:n], w.pi[:n], w.rest[:n]
+	for k := range z {
+		u[k], rest[k] = -z[k], -s[k]
+	}
+	kern.Sigmoid(y, z)
+	kern.Sigmoid(u, u)
+	kern.Sigmoid(pi, s)
+	kern.Sigmoid(rest, rest)
+	for k, exposure := range w.exposure[:n] {
+		if exposure == risk.Unlogged {
+			continue
+		}
+		yk, uk, pk, rk, scale := y[k], u[k], pi[k], rest[k], lambda*w.weight[k]
+		dz, ds, zz, zs, ss, chance := float32(0), pk, float32(0), float32(0), pk*rk, rk
+		if exposure == risk.Exposed {
+			dz, ds, zz, chance = yk, -rk, yk*uk, pk*uk
+			if w.linked[k] {
+				dz, chance = -uk, pk*yk
+			}
+		}
+		if r := w.rate[k]; r < 1 {
+			p := pk * yk
+			sampled := p + r*(uk+yk*rk)
+			share := (1 - r) * p / sampled
+			v := share * (1 - share)
+			dz, ds, chance = dz+share*uk, ds+share*rk, chance/sampled
+			zz, zs, ss = zz+v*uk*uk, v*uk*rk, ss+v*rk*rk
+		}
+		w.dz[k], w.ds[k], w.zz[k], w.zs[k], w.ss[k] = scale*dz, scale*ds, scale*zz, scale*zs, scale*ss
+		w.pairSlopes.Chance[k] = chance
+	}
 }
 
 // offered sets the slopes of a pair that was offered and returns its value, times lambda: −log Ber(o; t) with logit
@@ -158,6 +266,8 @@ func (w *workspace) offered(k int, lambda float32, values bool) (value float64) 
 		e = -e
 	}
 	w.dz[k], w.ds[k] = lambda*e, -lambda*e*w.pi[k]
+	v := lambda * max(e, -e) * (1 - max(e, -e))
+	w.curve(k, v, -v*w.pi[k], v*w.pi[k]*w.pi[k])
 	if values {
 		value = float64(lambda) * kern.Softplus64(logit)
 	}
@@ -173,6 +283,7 @@ func (o *Objective) shown(w *workspace, k int, lambda, weight float32) (value fl
 		exposure = w.exposure[k]
 	}
 	w.dz[k], w.ds[k] = 0, 0
+	var zz, ss float32
 	if linked || exposure == risk.Exposed || exposure == risk.Offered {
 		logit := float64(w.z[k])
 		if o.Likelihood == CaseControl {
@@ -183,30 +294,32 @@ func (o *Objective) shown(w *workspace, k int, lambda, weight float32) (value fl
 			sign = -1
 		}
 		e, _ := kern.Sigmoid64(sign * logit)
-		w.dz[k] = float32(sign*e) * lambda
+		w.dz[k], zz = float32(sign*e)*lambda, float32(e*(1-e))*lambda
 		value = float64(lambda) * kern.Softplus64(sign*logit)
 	}
 	switch s := float64(w.s[k]); exposure {
 	case risk.Exposed:
-		w.ds[k] = -weight * w.rest[k]
+		w.ds[k], ss = -weight*w.rest[k], weight*w.pi[k]*w.rest[k]
 		value += float64(weight) * kern.Softplus64(-s)
 	case risk.Unexposed:
-		w.ds[k] = weight * w.pi[k]
+		w.ds[k], ss = weight*w.pi[k], weight*w.pi[k]*w.rest[k]
 		value += float64(weight) * kern.Softplus64(s)
 	}
+	w.curve(k, zz, 0, ss)
 	return value
 }
 
 // logged returns the value and the slopes of a pair of which the exposure is known: −log Ber(a; π̂) − a·log Ber(o; ŷ).
 func (o *Objective) logged(w *workspace, k int, q float32, values bool) (value float64, dz, ds float32) {
 	yk, uk, pk, rk := w.y[k], w.u[k], w.pi[k], w.rest[k]
-	switch {
+	var zz, zs, ss float32
+	switch ss = pk * rk; {
 	case w.exposure[k] != risk.Exposed:
 		ds = pk
 	case w.linked[k]:
-		dz, ds = -uk, -rk
+		dz, ds, zz = -uk, -rk, yk*uk
 	default:
-		dz, ds = yk, -rk
+		dz, ds, zz = yk, -rk, yk*uk
 	}
 	if values {
 		value = w.loggedNLL(k)
@@ -217,10 +330,13 @@ func (o *Objective) logged(w *workspace, k int, q float32, values bool) (value f
 		sampled := p + r*q
 		share := (1 - r) * p / sampled
 		dz, ds = dz+share*uk, ds+share*rk
+		v := share * (1 - share)
+		zz, zs, ss = zz+v*uk*uk, v*uk*rk, ss+v*rk*rk
 		if values {
 			value += math.Log(float64(sampled))
 		}
 	}
+	w.curve(k, zz, zs, ss)
 	return value, dz, ds
 }
 
@@ -324,6 +440,18 @@ func (o *Objective) risk(w *workspace, k int, floor float32, values bool) (value
 		return value, -u, 0
 	}
 	return value, y * psi * (pi - hide*w.z[k]), slope * w.z[k]
+}
+
+// mass is what the risk's two masses of pair k come to, as far as they are not negative.
+func (o *Objective) mass(w *workspace, k int, floor float32) float32 {
+	pi := max(w.pi[k], floor, tiny)
+	switch {
+	case o.Risk == RiskDR && (w.exposure == nil || w.exposure[k] != risk.Exposed):
+		return 0
+	case o.Risk == RiskDR, o.Risk == RiskW && w.linked[k]:
+		return 1 / pi
+	}
+	return 1
 }
 
 // weighed is mass·loss with 0·∞ = 0.

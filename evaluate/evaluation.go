@@ -135,9 +135,12 @@ func NewEvaluation(ctx context.Context, g *graph.Graph, m model.Model, v sample.
 		return nil, err
 	}
 	if judge.Posterior == nil && e.Class != fit.NoExposure {
-		e.Warnings = append(e.Warnings, "the method "+m.Method+
-			" does not estimate how certain π̂ and ŷ are: the intervals treat both as known and are far too "+
-			"narrow; evaluate the model with the exposure of a bayes model")
+		warning := "the method " + m.Method +
+			" does not estimate how certain π̂ and ŷ are: the intervals treat both as known and are far too narrow"
+		if model.NeedsVectors(m.Link.Kind()) { // bayes learns no factors
+			warning += "; evaluate the model with the exposure of a bayes model"
+		}
+		e.Warnings = append(e.Warnings, warning)
 	}
 	if e.Observed, _, err = observe(ctx, judge, v.Pairs); err != nil {
 		return nil, err

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"unseen/internal/safetext"
 )
 
 // CSV has a line per row. Every number has a column of its own: a column whose numbers have a spread is followed by
@@ -154,7 +156,10 @@ func encodeCSV(lines [][]string) []byte {
 	}
 	var b bytes.Buffer
 	w := csv.NewWriter(&b)
-	w.WriteAll(lines) // a bytes.Buffer returns no error
+	for _, line := range lines {
+		w.Write(safetext.Cells(line)) // a bytes.Buffer returns no error
+	}
+	w.Flush()
 	return b.Bytes()
 }
 

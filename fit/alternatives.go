@@ -111,6 +111,7 @@ type alternativeFit struct {
 	measures [measured]measure
 	folds    []float64 // −log likelihood of every fold, at parameters learned without it
 	mode     []float64 // θ, and then the prior's α and τ, for others to begin at; nil if it failed
+	leverage []float32 // there, of the compared pairs
 
 	centre, spread float64 // mean and standard deviation, over the compared pairs, of what it orders by
 }
@@ -168,6 +169,9 @@ const (
 	ofLinks
 	measured
 )
+
+// ofMissed is the place, among the means, of what R_AP gets from pairs without a link.
+const ofMissed = 2
 
 // usualAlternatives is how many there are where popularity shows nothing.
 const usualAlternatives = 9
@@ -288,8 +292,15 @@ func (c *comparison) prepare(ctx context.Context) (err error) {
 	if c.portion, err = c.part(ctx, c.laplace, c.theta); err != nil {
 		return err
 	}
+	if c.places != nil {
+		z, err := c.laplace.design.Logits(ctx, c.theta)
+		if err != nil {
+			return err
+		}
+		c.balance(&c.portion, z)
+	}
 	c.base = *c.laplace
-	c.base.seen, c.base.own = nil, false
+	c.base.seen, c.base.own, c.base.last = nil, false, nil
 	c.base.design, c.base.outcomes = c.portion.design, c.portion.outcomes
 	pairs := c.chosen.Pairs
 	c.popularity = crossPopularity(c.problem, c.problem.Train.Linked, pairs)
@@ -334,24 +345,35 @@ func (c *comparison) choose(ctx context.Context, to *portion, f *laplace, theta 
 		}
 	}
 	factor, ofLogged := 1., math.Min(1, float64(most)/2/float64(max(whole, 1)))
-	share := func(k int, link bool) float64 { // of the pairs like this one that are linked, or are not
-		const least = .1
+	// the share of the pairs like this one that are linked, or are not, but for the factor
+	const least = .1
+	surprise := func(k int, link bool) float64 {
 		switch {
-		case logged(k):
-			return ofLogged
 		case s.Sampling != engine.CaseControl.String():
-			return math.Min(1, factor)
+			return 1
 		case link:
-			return math.Min(1, factor*(least+1-linked[k]))
+			return least + 1 - linked[k]
 		}
-		return math.Min(1, factor*(least+linked[k]))
+		return least + linked[k]
 	}
-	low, high := 0., 1/.1
+	share := func(k int, link bool) float64 {
+		if logged(k) {
+			return ofLogged
+		}
+		return math.Min(1, factor*surprise(k, link))
+	}
+	var surprises []float64
+	for k, link := range seen.Linked {
+		if !logged(k) {
+			surprises = append(surprises, surprise(k, link))
+		}
+	}
+	low, high := 0., 1/least
 	for range 30 { // towards the factor with which they are so many
-		var count float64
 		factor = (low + high) / 2
-		for k, link := range seen.Linked {
-			count += share(k, link)
+		count := ofLogged * float64(whole)
+		for _, x := range surprises {
+			count += min(1, factor*x)
 		}
 		if count > float64(most) {
 			high = factor
@@ -368,7 +390,6 @@ func (c *comparison) choose(ctx context.Context, to *portion, f *laplace, theta 
 		to.chosen.Pairs.Weight[i] /= share(k, seen.Linked[k])
 		to.chosen.Pairs.Rate[i] *= share(k, false) / share(k, true)
 	}
-	c.balance(to, z)
 	to.outcomes = engine.Outcomes{Linked: sample.Column(seen.Linked, to.places),
 		Leverage: sample.Column(seen.Leverage, to.places)}
 	if seen.Exposure != nil {
@@ -405,9 +426,12 @@ func (c *comparison) likely(f *laplace, theta []float64, z []float32) []float64 
 func (c *comparison) balance(to *portion, z []float32) {
 	const bands = 64
 	order := slices.Sorted(slices.Values(z))
+	var below [bands - 1]float32 // the largest z of every band but the last
+	for i := range below {
+		below[i] = order[(len(order)*(i+1)-1)/bands]
+	}
 	stratum := func(k int) int {
-		place, _ := slices.BinarySearch(order, z[k])
-		at := place * bands / len(order)
+		at, _ := slices.BinarySearch(below[:], z[k])
 		if pairs := c.problem.Train; c.problem.Nodes.SameField(pairs.Source[k], pairs.Target[k]) {
 			at += bands
 		}
@@ -559,6 +583,7 @@ func (c *comparison) fit(ctx context.Context, a Alternative) (*alternativeFit, e
 	}
 	out.terms = slices.Clone(theta[c.base.size():])
 	out.mode = append(slices.Clone(theta), l.prior.Alpha, l.prior.Tau[0], l.prior.Tau[1])
+	out.leverage = l.outcomes.Leverage
 	if out.centre, out.spread, err = c.spreadOf(ctx, theta, out.relevanceSlope()); err != nil {
 		return nil, err
 	}
@@ -670,7 +695,7 @@ func (c *comparison) learn(ctx context.Context, l *laplace, theta []float64) (v 
 		}
 		moved := l.prior.updateAlpha(theta, v.trace(), &last[0])
 		if !l.fixed {
-			moved = math.Max(moved, l.prior.updateTau(theta, v.ofCells(), last[1:]))
+			moved = math.Max(moved, l.prior.updateTau(theta, v.moments(l.prior.group), last[1:]))
 		}
 		if moved < settled {
 			break
@@ -700,7 +725,7 @@ func (c *comparison) measure(ctx context.Context, l engine.AssumedLikelihood, th
 		return measure{values[i], math.Sqrt(v.variance(slices.Clone(gradients[i])))}
 	}
 	out.measures[ofLink], out.measures[ofExposure] = logarithm(0), logarithm(1)
-	out.measures[ofRisk] = measure{c.fixedRisk + values[2], math.Sqrt(v.variance(gradients[2]))}
+	out.measures[ofRisk] = measure{c.fixedRisk + values[ofMissed], math.Sqrt(v.variance(gradients[ofMissed]))}
 	out.measures[ofLeast], out.measures[ofLinks] = measure{value: c.fixedRisk}, c.linkRatio
 	if len(values) > 3 {
 		one, two := logarithm(3), logarithm(4)
@@ -721,44 +746,48 @@ func (c *comparison) judge(ctx context.Context, published *Result) error {
 	if err := c.prepareMeans(ctx, published); err != nil {
 		return err
 	}
+	reference := c.done[published.reference()]
 	for _, f := range c.done {
 		if f.failed {
 			continue
 		}
-		if err := c.judgeBy(ctx, f); err != nil {
+		_, _, stays := f.against(reference)
+		if err := c.judgeBy(ctx, f, stays); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (c *comparison) judgeBy(ctx context.Context, f *alternativeFit) error {
+// judgeBy sets the risk, and its standard error where the set rests on it; that of others stays what it was.
+func (c *comparison) judgeBy(ctx context.Context, f *alternativeFit, stays bool) error {
 	l, _ := c.start(f.Alternative)
 	defer l.close()
+	l.outcomes.Leverage = f.leverage
 	n := len(f.mode) - hyperparameters
 	theta := f.mode[:n]
 	l.prior.Alpha, l.prior.Tau = f.mode[n], [2]float64(f.mode[n+1:])
 	if f.Text && f.terms[0] == mostText {
 		l.prior.Terms[0] = normal{mostText, 1e-6}
 	}
-	v, err := l.method.at(ctx, l, theta)
-	if err != nil {
-		return err
-	}
-	defer v.close()
-	if err := l.setLeverage(ctx, v); err != nil {
-		return err
-	}
 	likelihood, err := l.likelihood(ctx)
 	if err != nil {
 		return err
 	}
-	again := alternativeFit{}
-	if err := c.measure(ctx, likelihood.(engine.AssumedLikelihood), theta, v, &again); err != nil {
+	values, gradients, err := likelihood.(engine.AssumedLikelihood).Means(ctx, theta, c.means[ofMissed:ofMissed+1])
+	if err != nil {
 		return err
 	}
-	f.measures[ofRisk], f.measures[ofLeast] = again.measures[ofRisk], again.measures[ofLeast]
-	return nil
+	f.measures[ofRisk].value, f.measures[ofLeast].value = c.fixedRisk+values[0], c.fixedRisk
+	if !stays {
+		return nil
+	}
+	v, err := l.method.at(ctx, l, theta)
+	if err != nil {
+		return err
+	}
+	f.measures[ofRisk].err = math.Sqrt(v.variance(gradients[0]))
+	return v.close()
 }
 
 // alternativeNumbers is how many numbers a checkpoint has of an alternative.
@@ -783,10 +812,12 @@ func (c *comparison) keep(to *checkpoint) {
 	}
 	put(to, "comparison.alternatives", all)
 	var modes []float64
+	var leverages []float32
 	for _, f := range c.done {
-		modes = append(modes, f.mode...)
+		modes, leverages = append(modes, f.mode...), append(leverages, f.leverage...)
 	}
 	put(to, "comparison.modes", modes)
+	put(to, "comparison.leverages", leverages)
 	var naive []float64
 	if f := c.naive; f != nil {
 		naive = append([]float64{f.centre, f.spread}, f.mode...) // no mode if it failed
@@ -802,7 +833,9 @@ func (c *comparison) restore(from *checkpoint) {
 		from.fail("the mode of naive has another size")
 		return
 	}
-	modes := numbers[float64](from, "comparison.modes", -1)
+	modes, leverages := numbers[float64](from, "comparison.modes", -1),
+		numbers[float32](from, "comparison.leverages", -1)
+	pairs := c.chosen.Pairs.Len()
 	for row := range slices.Chunk(numbers[float64](from, "comparison.alternatives", -1), alternativeNumbers) {
 		if len(c.done) == len(c.family) {
 			c.family = append(c.family, c.next()...)
@@ -819,11 +852,12 @@ func (c *comparison) restore(from *checkpoint) {
 			f.measures[i] = measure{row[3+mostTerms+2*i], row[4+mostTerms+2*i]}
 		}
 		if size := l.size() + 3; !f.failed {
-			if len(modes) < size {
+			if len(modes) < size || len(leverages) < pairs {
 				from.fail("the modes of alternatives are cut short")
 				return
 			}
 			f.mode, modes = modes[:size], modes[size:]
+			f.leverage, leverages = leverages[:pairs], leverages[pairs:]
 		}
 		c.done = append(c.done, f)
 	}

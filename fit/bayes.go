@@ -438,7 +438,7 @@ func (l *laplace) learn(ctx context.Context, theta []float64, report func(round 
 		if round > 1 { // in the first, w was taken as certain; what that says of the prior is wrong
 			moved := l.prior.updateAlpha(theta, v.trace(), &s.last[0])
 			if !l.fixed {
-				moved = math.Max(moved, l.prior.updateTau(theta, v.ofCells(), s.last[1:]))
+				moved = math.Max(moved, l.prior.updateTau(theta, v.moments(l.prior.group), s.last[1:]))
 			}
 			if s.calm++; moved > .05 {
 				s.calm = 0

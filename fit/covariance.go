@@ -23,6 +23,8 @@ type covariance interface {
 	variance(g []float64) float64
 	// ofCells returns the covariance of s, row by row, which is not to be changed.
 	ofCells() []float64
+	// moments returns what a prior needs of that, given the group of each field pair.
+	moments(group []uint8) cellMoments
 	// draw adds to θ a draw of (w, b) given s.
 	draw(theta []float64, rng *rand.Rand)
 	// draws returns how many draws stand for V; 0 where it is exact.
@@ -45,6 +47,24 @@ type covarianceMethod interface {
 	restore(c *checkpoint, name string, l *laplace) covariance
 	// search says how modes are found with it.
 	search() modeSearch
+}
+
+// cellMoments are of every s its variance, and its covariance with the sum of s over its group.
+type cellMoments struct{ variance, withGroup []float64 }
+
+// cellMomentsOf returns those of a covariance of s.
+func cellMomentsOf(covariance []float64, group []uint8) cellMoments {
+	n := len(group)
+	out := cellMoments{make([]float64, n), make([]float64, n)}
+	for c, g := range group {
+		out.variance[c] = covariance[c*n+c]
+		for e, h := range group {
+			if h == g {
+				out.withGroup[c] += covariance[c*n+e]
+			}
+		}
+	}
+	return out
 }
 
 // putCovariance keeps a covariance, or that there is none yet.

@@ -334,6 +334,10 @@ func (v *drawnCovariance) ofCells() []float64 {
 	return v.cells
 }
 
+func (v *drawnCovariance) moments(group []uint8) cellMoments {
+	return cellMomentsOf(v.ofCells(), group)
+}
+
 // draw adds a random mixture of the draws there are, whose covariance is theirs.
 func (v *drawnCovariance) draw(theta []float64, rng *rand.Rand) {
 	root := math.Sqrt(float64(len(v.given)))

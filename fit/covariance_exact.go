@@ -3,6 +3,7 @@ package fit
 import (
 	"context"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -50,30 +51,59 @@ func (byFactor) at(ctx context.Context, l *laplace, theta []float64) (covariance
 	return l.factor(information)
 }
 
+// factored is V by a factored matrix.
+type factored interface {
+	covariance
+	// root returns a vector whose product with that of another gradient is their covariance; it may overwrite g.
+	root(g []float64) []float64
+	// weights returns V of (w, b) given the rest.
+	weights() *exactCovariance
+	// relativeError returns by what share a variance is off if the information is I₁ + I₂, of two halves that differ by
+	// no more than chance, given the lower triangle of the difference D = I₁ − I₂, which it may overwrite: I₁ + I₂ is
+	// off by as much as D is from 0. Along the columns of L⁻ᵀ, which V makes independent, the variances are off by the
+	// diagonal of L⁻¹DL⁻ᵀ.
+	relativeError(difference []float64) float64
+	// exact returns the same by the factor of the whole matrix.
+	exact() *exactCovariance
+}
+
 // factor returns V, given the information, which it overwrites.
-func (l *laplace) factor(information []float64) (*exactCovariance, error) {
+func (l *laplace) factor(information []float64) (factored, error) {
+	if l.cells > mostDense {
+		return l.arrow(information)
+	}
 	n := l.size()
 	full := blas64.Symmetric{N: n, Stride: n, Data: information, Uplo: blas.Lower}
 	l.prior.precision(full)
-	saved := slices.Clone(information)
+	factor, err := cholesky(full)
+	return &exactCovariance{d: l.d, count: l.cells, factor: factor}, err
+}
+
+// cholesky factors a matrix in place; after an error it is what it was, but for a larger diagonal.
+func cholesky(full blas64.Symmetric) (blas64.Triangular, error) {
+	n := full.N
+	saved := slices.Clone(full.Data)
 	factor, ok := lapack64.Potrf(full)
 	if !ok { // vectors that are alike make columns that are, and rounding may do the rest
-		copy(information, saved)
 		for i := range n {
-			information[i*n+i] *= 1 + 1e-5
+			saved[i*n+i] *= 1 + 1e-5
 		}
-		factor, ok = lapack64.Potrf(full)
+		copy(full.Data, saved)
+		if factor, ok = lapack64.Potrf(full); !ok {
+			copy(full.Data, saved)
+			return factor, fmt.Errorf("%w: the information matrix is not positive definite; the vectors may hold huge "+
+				"or missing numbers", ErrDiverged)
+		}
 	}
-	if !ok {
-		return nil, fmt.Errorf("%w: the information matrix is not positive definite; the vectors may hold huge "+
-			"or missing numbers", ErrDiverged)
-	}
-	return &exactCovariance{d: l.d, count: l.cells, factor: factor}, nil
+	return factor, nil
 }
 
 func (byFactor) restore(c *checkpoint, name string, l *laplace) covariance {
 	if c.truth(name + ".drawn") {
 		c.fail("%s is known by draws there", name)
+	}
+	if l.cells > mostDense {
+		return restoreArrow(c, name, l)
 	}
 	n := l.size()
 	return &exactCovariance{d: l.d, count: l.cells, factor: fromLower(numbers[float64](c, name, n*(n+1)/2), n)}
@@ -91,14 +121,19 @@ func (v *exactCovariance) solve(x []float64) {
 }
 
 func (v *exactCovariance) variance(g []float64) float64 {
-	v.root(g)
-	return dot(g, g)
+	root := v.root(g)
+	return dot(root, root)
 }
 
 // root replaces g by L⁻¹g.
-func (v *exactCovariance) root(g []float64) {
+func (v *exactCovariance) root(g []float64) []float64 {
 	blas64.Trsv(blas.NoTrans, v.factor, blas64.Vector{N: len(g), Inc: 1, Data: g})
+	return g
 }
+
+func (v *exactCovariance) weights() *exactCovariance { return v }
+
+func (v *exactCovariance) exact() *exactCovariance { return v }
 
 func (v *exactCovariance) leverage(ctx context.Context, design engine.Design) ([]float32, error) {
 	u := v.weightFactor()
@@ -157,13 +192,35 @@ func (v *exactCovariance) ofCells() []float64 {
 				}
 			}
 		}
-		for a := range n {
-			for b := range a {
-				v.cells[b*n+a] = v.cells[a*n+b]
-			}
-		}
+		mirror(v.cells, n)
 	})
 	return v.cells
+}
+
+// mirror copies the lower triangle of a matrix to the upper.
+func mirror(matrix []float64, n int) {
+	for a := range n {
+		for b := range a {
+			matrix[b*n+a] = matrix[a*n+b]
+		}
+	}
+}
+
+func (v *exactCovariance) moments(group []uint8) cellMoments {
+	return cellMomentsOf(v.ofCells(), group)
+}
+
+func (v *exactCovariance) relativeError(difference []float64) float64 {
+	n := v.factor.N
+	mirror(difference, n)
+	d := blas64.General{Rows: n, Cols: n, Stride: n, Data: difference}
+	blas64.Trsm(blas.Left, blas.NoTrans, 1, v.factor, d)
+	blas64.Trsm(blas.Right, blas.Trans, 1, v.factor, d)
+	var sum float64
+	for i := range n {
+		sum += difference[i*n+i] * difference[i*n+i]
+	}
+	return math.Sqrt(sum / float64(n))
 }
 
 // draw adds L⁻ᵀε over the factor's first rows.

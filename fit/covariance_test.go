@@ -12,6 +12,7 @@ import (
 
 	"gonum.org/v1/gonum/mat"
 
+	"unseen/engine"
 	"unseen/internal/kern"
 	"unseen/internal/racetest"
 	"unseen/model"
@@ -212,5 +213,67 @@ func TestManyDimensions(t *testing.T) {
 				t.Error("no complaint though the draws are cut short")
 			}
 		}
+	}
+}
+
+// What an arrow knows of V, terms of other assumptions included, is what the factor of the whole matrix knows.
+func TestArrowIsTheFactor(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	l, theta := midway(t, 2)
+	l.assumed = &engine.Assumptions{Terms: []engine.AssumedTerm{{Kind: engine.LinkInExposure},
+		{Kind: engine.Dependence}}}
+	l.prior.Terms = []normal{{0, .5}, {0, 3}}
+	if err := l.close(); err != nil {
+		t.Fatal(err)
+	}
+	theta = append(theta, .2, .7)
+	information := must(must(l.likelihood(ctx))(t).Information(ctx, theta))(t)
+	arrow := must(l.arrow(information))(t)
+	whole := must(l.factor(slices.Clone(information)))(t).(*exactCovariance)
+	near := func(name string, got, want []float64) {
+		t.Helper()
+		var scale float64
+		for _, x := range want {
+			scale = max(scale, math.Abs(x))
+		}
+		for i, x := range want {
+			if len(got) != len(want) || math.Abs(got[i]-x) > 1e-9*scale {
+				t.Fatalf("%s: %v, by the whole matrix %v", name, got, want)
+			}
+		}
+	}
+	rng := rand.New(rand.NewPCG(3, 3))
+	var g, solved, again, roots [2][]float64
+	for k := range g {
+		for range l.size() {
+			g[k] = append(g[k], rng.NormFloat64())
+		}
+		solved[k], again[k], roots[k] = slices.Clone(g[k]), slices.Clone(g[k]), arrow.root(slices.Clone(g[k]))
+		arrow.solve(solved[k])
+		whole.solve(again[k])
+		near("V·g", solved[k], again[k])
+		near("gᵀVg", []float64{arrow.variance(slices.Clone(g[k]))}, []float64{dot(g[k], again[k])})
+	}
+	near("the covariance by roots", []float64{dot(roots[0], roots[1])}, []float64{dot(g[0], again[1])})
+	near("the covariance of cells", arrow.ofCells(), whole.ofCells())
+	known, want := arrow.moments(l.prior.group), whole.moments(l.prior.group)
+	near("the variances of cells", known.variance, want.variance)
+	near("the covariances with groups", known.withGroup, want.withGroup)
+	near("the trace", []float64{arrow.trace()}, []float64{whole.trace()})
+	near("the factor", lower(arrow.exact().factor), lower(whole.factor))
+
+	c := &checkpoint{file: &model.File{}, whole: map[string]int{}}
+	arrow.keep(c, "v")
+	restored := restoreArrow(c, "v", l)
+	near("the factor of one restored", lower(restored.exact().factor), lower(whole.factor))
+
+	// two halves that differ by a hundredth
+	for i := range information {
+		information[i] /= 100
+	}
+	if got, want := arrow.relativeError(slices.Clone(information)), whole.relativeError(information); got > .01 ||
+		got < want/2 || got > want*2 {
+		t.Errorf("a hundredth of the information is %v of a variance, by the whole matrix %v", got, want)
 	}
 }

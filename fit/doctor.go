@@ -493,40 +493,26 @@ func (d *diagnosis) measureCells(ctx context.Context) error {
 		}
 		return total, g
 	}
-	ratio := func(value float64, over, under []float64) Ratio {
-		out := Ratio{Value: value}
-		if v == nil {
-			return out
-		}
-		g := make([]float64, size)
-		var variance float64
-		for i := range g {
-			g[i] = over[i] - under[i]
-		}
-		for i, a := range g {
-			if a != 0 {
-				variance += a * dot(v[i*size:(i+1)*size], g)
-			}
-		}
-		out.Error = math.Sqrt(variance)
-		out.Lower, out.Upper = value*math.Exp(-1.96*out.Error), value*math.Exp(1.96*out.Error)
-		return out
-	}
 	_, all := slope(func(*cellSum) bool { return true })
-	one := make([]float64, size)
+	var withAll []float64
+	var ofAll float64
+	if v != nil {
+		withAll = times(v, all)
+		ofAll = dot(all, withAll)
+	}
 	for _, c := range d.cells {
 		f := CellFinding{Source: c.source, Target: c.target, Pairs: c.pairs, Links: c.links,
 			Propensity: c.propensity()}
+		var variance float64 // of log π̂ less the logarithm of the mean of all
 		if v != nil {
-			i := place[c.fieldPair]
+			i, one := place[c.fieldPair], 1-f.Propensity
 			f.LogitError = math.Sqrt(v[i*size+i])
 			logit := math.Log(f.Propensity / (1 - f.Propensity))
 			f.Lower, _ = kern.Sigmoid64(logit - 1.96*f.LogitError)
 			f.Upper, _ = kern.Sigmoid64(logit + 1.96*f.LogitError)
-			one[i] = 1 - f.Propensity
+			variance = one*one*v[i*size+i] - 2*one*withAll[i] + ofAll
 		}
-		f.Relative = ratio(f.Propensity*d.weight/shown, one, all)
-		clear(one)
+		f.Relative = ratioOf(f.Propensity*d.weight/shown, variance, v != nil)
 		d.found.Cells = append(d.found.Cells, f)
 	}
 	same, sameSlope := slope(func(c *cellSum) bool { return c.same })
@@ -538,10 +524,35 @@ func (d *diagnosis) measureCells(ctx context.Context) error {
 				sameWeight += c.weight
 			}
 		}
-		r := ratio(same/sameWeight/(cross/(d.weight-sameWeight)), sameSlope, crossSlope)
+		var variance float64
+		if v != nil {
+			for i, x := range crossSlope {
+				sameSlope[i] -= x
+			}
+			variance = dot(sameSlope, times(v, sameSlope))
+		}
+		r := ratioOf(same/sameWeight/(cross/(d.weight-sameWeight)), variance, v != nil)
 		d.found.Ratio = &r
 	}
 	return nil
+}
+
+// times returns V·g for a V given row by row.
+func times(v, g []float64) []float64 {
+	out := make([]float64, len(g))
+	for i := range out {
+		out[i] = dot(v[i*len(g):(i+1)*len(g)], g)
+	}
+	return out
+}
+
+// ratioOf returns a ratio whose logarithm has a variance, where that is known.
+func ratioOf(value, variance float64, known bool) Ratio {
+	if !known {
+		return Ratio{Value: value}
+	}
+	err := math.Sqrt(math.Max(variance, 0))
+	return Ratio{value, err, value * math.Exp(-1.96*err), value * math.Exp(1.96*err)}
 }
 
 // ridge is evenly spaced training pairs, with the logits of their ŷ and π̂.

@@ -240,7 +240,7 @@ func (b *bayesian) extend(ctx context.Context, terms []model.Term, like *alterna
 		return err
 	}
 	l := *b.laplace
-	l.seen, l.own = nil, false
+	l.seen, l.own, l.last = nil, false, nil
 	l.assumed, l.prior.Terms = &engine.Assumptions{}, nil
 	for _, t := range with {
 		kind := engine.InExposure
@@ -329,15 +329,20 @@ func (b *bayesian) exposureAt(theta []float64, scale, shift float64, lift [2]flo
 func (b *bayesian) publish(ctx context.Context, theta []float64) (link, exposure []float32, lift [2]float64,
 	err error) {
 	l, r := b.laplace, b.result
-	if link, err = l.published(ctx, theta); err != nil {
+	scale, shift, err := l.calibrate(ctx, theta)
+	if err != nil {
 		return nil, nil, lift, err
 	}
+	link = l.published(theta, scale, shift)
 	if exposure = b.exposure(theta); len(b.terms) == 0 {
 		return link, exposure, lift, nil
 	}
-	if err := b.fill(ctx, theta, lift, exposure); err != nil {
-		return nil, nil, lift, err
+	fill := func() {
+		for i, x := range b.exposureAt(theta, scale, shift, lift) {
+			exposure[b.place(i)] = x
+		}
 	}
+	fill()
 	by := engine.Predictor{Link: r.Link, LinkParams: link, Propensity: r.Propensity, PropensityParams: exposure}
 	lift, terms, err := b.level(ctx, theta, by)
 	if err != nil {
@@ -347,19 +352,8 @@ func (b *bayesian) publish(ctx context.Context, theta []float64) (link, exposure
 	for at := range exposure[:len(exposure)-len(b.terms)] {
 		exposure[at] -= float32(terms)
 	}
-	return link, exposure, lift, b.fill(ctx, theta, lift, exposure)
-}
-
-// fill sets the parameters of the propensity model.
-func (b *bayesian) fill(ctx context.Context, theta []float64, lift [2]float64, exposure []float32) error {
-	scale, shift, err := b.laplace.calibrate(ctx, theta)
-	if err != nil {
-		return err
-	}
-	for i, x := range b.exposureAt(theta, scale, shift, lift) {
-		exposure[b.place(i)] = x
-	}
-	return nil
+	fill()
+	return link, exposure, lift, nil
 }
 
 // place returns which parameter of the propensity model a cell is, or after the cells a term.
@@ -488,9 +482,12 @@ func (d *diagnosis) meanCovariance(ctx context.Context, place map[fieldPair]int)
 	}
 	n := len(roots)
 	v := make([]float64, n*n)
-	for a := range roots {
+	for a, root := range roots {
+		own := sample.Indices(len(root), func(i int) bool { return root[i] != 0 }) // few, where there are many cells
 		for b := range a + 1 {
-			v[a*n+b] = dot(roots[a], roots[b])
+			for _, i := range own {
+				v[a*n+b] += root[i] * roots[b][i]
+			}
 			v[b*n+a] = v[a*n+b]
 		}
 	}

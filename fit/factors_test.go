@@ -151,7 +151,7 @@ func TestEveryMethodLearnsFactors(t *testing.T) {
 	t.Parallel()
 	s := plantShop(t, 60, 30, 2)
 	for name := range Methods() {
-		for _, optimiser := range []string{"lbfgs", "adam"} {
+		for _, optimiser := range Optimisers() {
 			settings := Settings{Method: name, Link: "factors", LinkOptions: model.LinkOptions{Rank: 2}, Seed: 1,
 				Optimiser: optimiser, Ridge: 1, Adam: AdamSettings{Epochs: 6, Rate: .05}, Threads: 1}
 			r, err := Fit(context.Background(), s.problem(all), settings)
@@ -174,6 +174,62 @@ func TestEveryMethodLearnsFactors(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Rounds side by side end where L-BFGS does, given time: with and without a log, vectors, a risk, and effects of
+// exposure.
+func TestSideBySide(t *testing.T) {
+	t.Parallel()
+	tenth := func(k int) bool { return k%10 == 3 }
+	for name, c := range map[string]struct {
+		method, exposure string
+		known            func(int) bool
+		described        bool
+	}{
+		"naive":     {method: "naive"},
+		"described": {method: "naive", described: true},
+		"mle":       {method: "mle"},
+		"logged":    {method: "mle", known: tenth},
+		"effects":   {method: "mle", known: tenth, exposure: "fields+person+item"},
+		"shown":     {method: "shown", known: all},
+		"rw":        {method: "rw", known: tenth},
+		"dr":        {method: "dr", known: all},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := plantShop(t, 80, 40, 9)
+			p := s.problem(c.known)
+			if c.described {
+				p.Nodes.Vectors = randomVectors(t, p.Nodes.Len(), 5)
+			}
+			settings := Settings{Method: c.method, Exposure: c.exposure, Seed: 4, Ridge: 1, Threads: 2,
+				LinkOptions: model.LinkOptions{Rank: 2}, LBFGS: LBFGSSettings{Tolerance: 1e-9, Iterations: 3000}}
+			settings.Optimiser = "lbfgs"
+			want := mustFit(t, p, settings)
+			settings.Optimiser = alternating
+			got := mustFit(t, p, settings)
+			if far := got.Objective.Total()/want.Objective.Total() - 1; far > 1e-4 {
+				t.Errorf("the objective is %v after %d iterations, with L-BFGS %v after %d: %.2g more", got.Objective,
+					got.Iterations, want.Objective, want.Iterations, far)
+			}
+		})
+	}
+}
+
+func randomVectors(t testing.TB, nodes, dim int) *graph.Vectors {
+	t.Helper()
+	rng := rand.New(rand.NewPCG(5, 5))
+	vectors := must(graph.NewVectors(nodes, dim))(t)
+	row := make([]float32, dim)
+	for node := range int32(nodes) {
+		for k := range row {
+			row[k] = float32(rng.NormFloat64())
+		}
+		if err := vectors.Set(node, row); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return vectors
 }
 
 // Of two sides the default is factors by mle; a method that needs another link model keeps it.

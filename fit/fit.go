@@ -202,6 +202,9 @@ type training struct {
 	phase     string
 	using     Settings          // those in use, of a trial or the chosen
 	objective *engine.Objective // under them, over all training pairs
+
+	// Where the last trial and the best ended, for training side by side to begin there; nil where there was none.
+	last, best []float32
 }
 
 func (t *training) keep(c *checkpoint) {
@@ -215,6 +218,10 @@ func (t *training) keep(c *checkpoint) {
 		trials = append(trials, trial.Validation, float64(trial.Steps), diverged)
 	}
 	put(c, "search.trials", trials)
+	if t.settings.Optimiser == alternating {
+		put(c, "search.last", t.last)
+		put(c, "search.best", t.best)
+	}
 }
 
 func (t *training) restore(c *checkpoint) {
@@ -222,6 +229,9 @@ func (t *training) restore(c *checkpoint) {
 	if len(trials)%3 != 0 || len(trials)/3 > len(t.points) {
 		c.fail("%d numbers of trials for %d points of the search", len(trials), len(t.points))
 		return
+	}
+	if t.settings.Optimiser == alternating {
+		t.last, t.best = numbers[float32](c, "search.last", -1), numbers[float32](c, "search.best", -1)
 	}
 	t.result.Trials = nil
 	for v := range slices.Chunk(trials, 3) {
@@ -252,7 +262,8 @@ func (t *training) use(s Settings) error {
 	}
 	o.Pairs, o.Exposure = t.problem.Train, t.problem.Exposure
 	square := MeanSquare(o.Link, o.Pairs)
-	if o.Scale = scaleFor(o, square); ofFactors(s.Link) {
+	o.Scale = scaleFor(o, square)
+	if ofFactors(s.Link) && s.Optimiser != alternating { // which has no use for it
 		o.Scale = factorScale(o, square, s.Ridge)
 	}
 	o.Precision = precisionFor(o, square, s.Ridge, s.LambdaL, standFor(o, o.Pairs.Len()))
@@ -330,7 +341,7 @@ func sizeOf(o *engine.Objective, i int) float64 {
 // Adam always, which stops by them.
 func (t *training) from(start float64, trial bool) (run, error) {
 	s, o := t.using, *t.objective
-	out := run{params: started(&o, start, s.Seed)}
+	out := run{params: t.begin(&o, start, trial)}
 	var judge *engine.Objective
 	var held sample.Holdout
 	trained := o.Pairs.Len()
@@ -368,13 +379,45 @@ func (t *training) from(start float64, trial bool) (run, error) {
 		}
 		return out, err
 	}
-	l := &lbfgs{engine: s.engine(), objective: &o, params: out.params, settings: s.LBFGS, report: t.report(&o),
-		recorder: t.recorder}
+	if s.Optimiser == alternating {
+		r := &rounds{engine: s.engine(), objective: &o, params: out.params, settings: s.LBFGS,
+			report: t.report(&o, mostRounds), recorder: t.recorder}
+		reached, err := r.train(t.ctx)
+		if out.iterations = r.round; err != nil {
+			return out, err
+		}
+		if reached {
+			return t.judged(out, judge)
+		}
+		o.Scale = factorScale(&o, MeanSquare(o.Link, o.Pairs), s.Ridge)
+	}
+	l := &lbfgs{engine: s.engine(), objective: &o, params: out.params, settings: s.LBFGS,
+		report: t.report(&o, s.LBFGS.Iterations), recorder: t.recorder}
 	err := l.train(t.ctx)
-	if out.iterations = l.iteration; err != nil || judge == nil {
+	if out.iterations += l.iteration; err != nil {
 		return out, err
 	}
-	parts, err := s.engine().Gradient(t.ctx, judge, out.params, nil)
+	return t.judged(out, judge)
+}
+
+// begin returns the parameters to start from. Side by side, a trial goes on from the last, and training from the best.
+func (t *training) begin(o *engine.Objective, start float64, trial bool) []float32 {
+	from := t.best
+	if trial {
+		from = t.last
+	}
+	if t.using.Optimiser != alternating || len(from) != o.Size() {
+		return started(o, start, t.using.Seed)
+	}
+	return slices.Clone(from)
+}
+
+// judged fills in the likelihood of the validation pairs, where there are any.
+func (t *training) judged(out run, judge *engine.Objective) (run, error) {
+	if judge == nil {
+		return out, nil
+	}
+	parts, err := t.using.engine().Gradient(t.ctx, judge, out.params, nil)
 	out.validation = parts.Likelihood / judge.LambdaL
 	return out, err
 }
@@ -459,11 +502,11 @@ func precisionFor(o *engine.Objective, meanSquare, ridge, lambda float64, pairs 
 	return precision
 }
 
-func (t *training) report(o *engine.Objective) func(int, engine.Parts) {
+func (t *training) report(o *engine.Objective, most int) func(int, engine.Parts) {
 	m := newMeter(t.settings.Progress, 0)
 	return func(iteration int, p engine.Parts) {
 		m.add(o.Pairs.Len(), false, func() round {
-			return round{phase: t.phase, number: iteration, of: t.using.LBFGS.Iterations, loss: p.Total(),
+			return round{phase: t.phase, number: iteration, of: most, loss: p.Total(),
 				validation: t.result.Validation}
 		})
 	}
@@ -545,8 +588,12 @@ func (r *Result) warn() {
 				advice)
 		}
 		if group.mean > .995 {
-			add("collapsed", "the propensity of pairs of %s rose to %.3f on average: the model has "+
-				"become naive; log what is shown, start elsewhere or use bayes", group.name, group.mean)
+			advice := "log what is shown, start elsewhere or use bayes"
+			if r.Findings.Factors {
+				advice = "log what is shown" // bayes learns no factors
+			}
+			add("collapsed", "the propensity of pairs of %s rose to %.3f on average: the model has become naive; %s",
+				group.name, group.mean, advice)
 		}
 	}
 	if mean := r.Findings.Starts; mean.High > 1.2*mean.Low {

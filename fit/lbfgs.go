@@ -9,7 +9,7 @@ import (
 	"unseen/engine"
 )
 
-// LBFGSSettings say how to train on all pairs at once. A zero means the default.
+// LBFGSSettings say how to train on all pairs at once, also side by side. A zero means the default.
 type LBFGSSettings struct {
 	Iterations int     // at most; 200
 	Memory     int     // steps that the curvature is remembered from; 12

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 
 	"unseen/engine"
 )
@@ -25,6 +26,13 @@ type laplace struct {
 
 	seen engine.LogLikelihood // of the outcomes; nil until it is needed
 	own  bool                 // this one closes it
+	last *passed              // over the outcomes; nil before the first
+}
+
+// passed is what the last pass over the pairs found. A search that goes on there, under another prior, needs no other.
+type passed struct {
+	theta, grad []float64
+	loss        float64
 }
 
 // size is the number of parameters.
@@ -59,7 +67,7 @@ func (l *laplace) likelihood(ctx context.Context) (engine.LogLikelihood, error) 
 // close frees the likelihood.
 func (l *laplace) close() error {
 	seen, own := l.seen, l.own
-	l.seen, l.own = nil, false
+	l.seen, l.own, l.last = nil, false, nil
 	if !own {
 		return nil
 	}
@@ -79,15 +87,19 @@ func (l *laplace) setLeverage(ctx context.Context, v covariance) error {
 
 // value returns −log posterior (up to a constant) and its gradient.
 func (l *laplace) value(ctx context.Context, theta, grad []float64) (float64, error) {
-	likelihood, err := l.likelihood(ctx)
-	if err != nil {
-		return 0, err
+	if l.last == nil || !slices.Equal(l.last.theta, theta) {
+		likelihood, err := l.likelihood(ctx)
+		if err != nil {
+			return 0, err
+		}
+		loss, err := likelihood.Value(ctx, theta, grad)
+		if err != nil {
+			return 0, err
+		}
+		l.last = &passed{slices.Clone(theta), slices.Clone(grad), loss}
 	}
-	loss, err := likelihood.Value(ctx, theta, grad)
-	if err != nil {
-		return 0, err
-	}
-	total := loss + l.prior.add(theta, grad)
+	copy(grad, l.last.grad)
+	total := l.last.loss + l.prior.add(theta, grad)
 	if l.fixed {
 		clear(grad[l.d+1:])
 	}
@@ -106,19 +118,15 @@ func (l *laplace) weights(theta []float64) []float32 {
 	return w
 }
 
-// published returns the link model's parameters: w and b, brought to the posterior's own
+// published returns the link model's parameters: w and b, brought by a calibration to the posterior's own
 // probabilities. A point estimate of w alone would be too sure of itself.
-func (l *laplace) published(ctx context.Context, theta []float64) ([]float32, error) {
-	scale, shift, err := l.calibrate(ctx, theta)
-	if err != nil {
-		return nil, err
-	}
+func (l *laplace) published(theta []float64, scale, shift float64) []float32 {
 	params := l.weights(theta)
 	for i := range params {
 		params[i] *= float32(scale)
 	}
 	params[l.d] += float32(shift)
-	return params, nil
+	return params
 }
 
 func (l *laplace) calibrate(ctx context.Context, theta []float64) (scale, shift float64, err error) {

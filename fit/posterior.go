@@ -133,8 +133,7 @@ func (p *Posterior) inTheta(link, propensity []float64) (g, moves []float64) {
 // covariance. It is known where V is exact.
 func (p *Posterior) root(link, propensity []float64) []float64 {
 	g, moves := p.inTheta(link, propensity)
-	p.v.(*exactCovariance).root(g)
-	return append(g, moves...)
+	return append(p.v.(factored).root(g), moves...)
 }
 
 // place returns which parameter of the propensity model a cell is, or after the cells a term.

@@ -71,7 +71,7 @@ func (p *prior) precision(full blas64.Symmetric) {
 	for i := range p.d {
 		full.Data[i*n+i] += p.Alpha
 	}
-	full.Data[p.d*n+p.d] += 1e-8 // b's prior is flat but for this
+	full.Data[p.d*n+p.d] += flat
 	var count [2]float64
 	for _, g := range p.group {
 		count[g]++
@@ -92,6 +92,9 @@ func (p *prior) precision(full blas64.Symmetric) {
 		full.Data[(at+i)*n+at+i] += 1 / (t.deviation * t.deviation)
 	}
 }
+
+// flat is the precision of b's prior, which is flat but for this.
+const flat = 1e-8
 
 // block returns the prior's precision over (b, s).
 func (p *prior) block() blas64.Symmetric {
@@ -124,8 +127,8 @@ func (p *prior) updateAlpha(theta []float64, trace float64, last *float64) float
 // how much its logarithm moved.
 //
 //	τ² ← (Σ E[(s−μ)²] + .25)/(n+1)    (one pseudo-observation at .25)
-func (p *prior) updateTau(theta, covariance []float64, last []float64) (moved float64) {
-	s, cells := theta[p.d+1:], len(p.group)
+func (p *prior) updateTau(theta []float64, known cellMoments, last []float64) (moved float64) {
+	s := theta[p.d+1:]
 	for g := range p.Tau {
 		var members []int
 		for c, h := range p.group {
@@ -138,13 +141,9 @@ func (p *prior) updateTau(theta, covariance []float64, last []float64) (moved fl
 		}
 		n := float64(len(members))
 		var sum, all float64
-		row := make([]float64, len(members))
-		for i, c := range members {
+		for _, c := range members {
 			sum += s[c] - p.Centre[g]
-			for _, e := range members {
-				row[i] += covariance[c*cells+e]
-			}
-			all += row[i]
+			all += known.withGroup[c]
 		}
 		spread := p.Spread[g] * p.Spread[g]
 		before := p.Tau[g] * p.Tau[g]
@@ -154,9 +153,9 @@ func (p *prior) updateTau(theta, covariance []float64, last []float64) (moved fl
 			a := 1 / tau / precision
 			mean := a * sum
 			var total float64
-			for i, c := range members {
+			for _, c := range members {
 				d := s[c] - p.Centre[g] - mean
-				total += d*d + covariance[c*cells+c] - 2*a*row[i] + a*a*all + 1/precision
+				total += d*d + known.variance[c] - 2*a*known.withGroup[c] + a*a*all + 1/precision
 			}
 			tau = (total + .25) / (n + 1)
 		}

@@ -29,7 +29,7 @@ func newPosterior(ctx context.Context, b *bayesian, c *comparison) (*Posterior, 
 			caseControl: s.Sampling == engine.CaseControl.String(), seed: s.Seed, d: l.d, v: b.v,
 		},
 		bayesian: b, comparison: c, count: hyperparameters + 1 + max(s.Replicates, 0),
-		decided: math.Max(float64(l.d)-l.prior.Alpha*b.v.trace(), 1),
+		decided: math.Max(float64(l.d)-l.prior.Alpha*b.v.trace(), 1), known: b.v.moments(l.prior.group),
 	}
 	for i, t := range b.terms {
 		of := postedTerm{place: b.place(l.cells + i), scale: 1, centre: t.centre}
@@ -81,7 +81,8 @@ type refits struct {
 	scores     [][]float64 // of every replicate
 
 	decided float64 // γ = d − α·tr V_ww: how many weights the data decide rather than the prior
-	count   int     // in all
+	known   cellMoments
+	count   int // in all
 	done    int
 }
 
@@ -183,18 +184,17 @@ func (f *refit) climb(ctx context.Context, v covariance, enough float64) error {
 	return err
 }
 
-// publish returns the link model's parameters and the propensity's: by cell, then by term.
+// publish returns the link model's parameters and the propensity's: by cell, then by term. Where those of all pairs
+// follow from these, they are not yet calibrated.
 func (a *refits) publish(ctx context.Context, l *laplace, theta []float64) (link, exposure []float32, err error) {
-	if link, err = a.linkParams(ctx, l, theta); err != nil {
+	if a.whole != nil {
+		return l.weights(theta), a.exposureAt(theta, 1, 0, a.lift), nil
+	}
+	scale, shift, err := l.calibrate(ctx, theta)
+	if err != nil {
 		return nil, nil, err
 	}
-	scale, shift := 1., 0.
-	if len(a.bayesian.terms) > 0 {
-		if scale, shift, err = l.calibrate(ctx, theta); err != nil {
-			return nil, nil, err
-		}
-	}
-	return link, a.exposureAt(theta, scale, shift, a.lift), nil
+	return l.published(theta, scale, shift), a.exposureAt(theta, scale, shift, a.lift), nil
 }
 
 // vary refits at one standard error from one of the prior's own parameters. With γ the number of
@@ -207,12 +207,11 @@ func (a *refits) vary(ctx context.Context, which int) error {
 		moved.prior.Alpha *= math.Exp(math.Sqrt(2 / a.decided))
 	} else {
 		g := which - 1
-		v, cells := a.Posterior.v.ofCells(), l.cells
 		decided, members := 1., 0 // 1 for the pseudo-observation
 		for c, of := range l.prior.group {
 			if int(of) == g {
 				members++
-				decided += math.Max(1-v[c*cells+c]/(l.prior.Tau[g]*l.prior.Tau[g]), 0)
+				decided += math.Max(1-a.known.variance[c]/(l.prior.Tau[g]*l.prior.Tau[g]), 0)
 			}
 		}
 		if members < 2 {
@@ -248,15 +247,6 @@ func (a *refits) vary(ctx context.Context, which int) error {
 	}
 	a.hyper = append(a.hyper, move)
 	return nil
-}
-
-// linkParams returns the link model's parameters as they are published or, where those of all pairs follow from these,
-// before they are calibrated.
-func (a *refits) linkParams(ctx context.Context, l *laplace, theta []float64) ([]float32, error) {
-	if a.whole != nil {
-		return l.weights(theta), nil
-	}
-	return l.published(ctx, theta)
 }
 
 // spread finds the mode and the leverage there, from which the next search goes on.
@@ -464,7 +454,7 @@ func (a *refits) relearn(ctx context.Context, f *refit) error {
 		}
 		f.prior.updateAlpha(f.theta, (float64(f.d)-a.decided)/f.prior.Alpha, &f.last[0])
 		f.prior.Alpha = alpha * math.Exp(math.Max(-most, math.Min(most, math.Log(f.prior.Alpha/alpha))))
-		f.prior.updateTau(f.theta, a.Posterior.v.ofCells(), f.last[1:])
+		f.prior.updateTau(f.theta, a.known, f.last[1:])
 		f.round++
 		a.recorder.settle(f)
 	}

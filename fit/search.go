@@ -268,6 +268,9 @@ func (t *training) search(start float64) error {
 			trial.Diverged = true
 		default:
 			trial.Validation, trial.Steps = run.validation, max(run.iterations, len(run.epochs))
+			if t.using.Optimiser == alternating {
+				t.went(run)
+			}
 		}
 		t.result.Trials = append(t.result.Trials, trial)
 		t.recorder.settle(t)
@@ -276,6 +279,17 @@ func (t *training) search(start float64) error {
 		}
 	}
 	return t.choose()
+}
+
+// went keeps where a trial ended, before it counts as tried.
+func (t *training) went(r run) {
+	t.last = r.params
+	for _, trial := range t.result.Trials {
+		if !trial.Diverged && trial.Validation <= r.validation {
+			return
+		}
+	}
+	t.best = r.params
 }
 
 // choose uses the best of the points, once they are tried, or the only one.

@@ -38,7 +38,7 @@ type Settings struct {
 	// Ridge is the prior variance of z under the link model's weights; 0 means the preset's, below 0 none.
 	Ridge float64 `json:"ridge"`
 
-	Optimiser string        `json:"optimiser"` // adam or lbfgs
+	Optimiser string        `json:"optimiser"` // adam, lbfgs or, of factors, alternating
 	Adam      AdamSettings  `json:"adam"`
 	LBFGS     LBFGSSettings `json:"lbfgs"`
 
@@ -195,6 +195,9 @@ var presets = map[string]Settings{
 		Adam: AdamSettings{Rate: 1e-3, Batch: 32}, Starts: []float64{.5}},
 }
 
+// Optimisers returns the names of the optimisers. alternating is for the link model factors alone.
+func Optimisers() []string { return []string{"adam", "lbfgs", alternating} }
+
 // Presets returns the names of the presets.
 func Presets() []string { return []string{"safe", "paper", "notebook"} }
 
@@ -228,7 +231,7 @@ func (s Settings) WithDefaults() (Settings, error) {
 	s.Optimiser = cmp.Or(s.Optimiser, preset.Optimiser)
 	for _, axis := range preset.Search.Axes {
 		given := slices.ContainsFunc(s.Search.Axes, func(a Axis) bool { return a.Name == axis.Name })
-		if s.Optimiser == "lbfgs" && s.Ridge == 0 && !given && !m.bayes && !m.untrained &&
+		if s.Optimiser != "adam" && s.Ridge == 0 && !given && !m.bayes && !m.untrained &&
 			(strings.HasPrefix(s.Link, "diagonal") || ofFactors(s.Link)) {
 			s.Search.Axes = append([]Axis{axis}, s.Search.Axes...)
 		}
@@ -298,8 +301,11 @@ func (s Settings) validate() error {
 	case !(s.Floor < 1):
 		return fmt.Errorf("%w: the propensity floor is %v; give a probability such as 0.05, or a negative "+
 			"number for none", ErrSetting, s.Floor)
-	case s.Optimiser != "adam" && s.Optimiser != "lbfgs":
-		return fmt.Errorf("%w: no optimiser %q; there is adam and lbfgs", ErrSetting, s.Optimiser)
+	case !slices.Contains(Optimisers(), s.Optimiser):
+		return fmt.Errorf("%w: no optimiser %q; there is %s", ErrSetting, s.Optimiser, strings.Join(Optimisers(), ", "))
+	case s.Optimiser == alternating && !ofFactors(s.Link):
+		return fmt.Errorf("%w: the optimiser %s is for factors, not for the link model %s; use adam or lbfgs",
+			ErrSetting, s.Optimiser, s.Link)
 	}
 	if s.Doctor != FullDoctor && s.Doctor != QuickDoctor {
 		return fmt.Errorf("%w: no doctor %q; there is %s and %s", ErrSetting, s.Doctor, FullDoctor, QuickDoctor)

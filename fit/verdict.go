@@ -40,7 +40,7 @@ func (d *diagnosis) writeVerdict() {
 	if f.Support.Examined < f.Support.Pairs {
 		f.say("Mean ŷ was computed from %d of the %d pairs.", f.Support.Examined, f.Support.Pairs)
 	}
-	if f.Support.Thin > 0 {
+	if f.Support.Thin > 0 && f.Support.Cells > 1 {
 		f.advise("merge small fields: %d of %d field pairs have fewer than %d links, so their propensities are "+
 			"little more than the prior", f.Support.Thin, f.Support.Cells, thinLinks)
 	}

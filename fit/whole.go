@@ -123,13 +123,13 @@ func (w *whole) learnPrior(v *partCovariance) (float64, error) {
 	var last [3]float64
 	for range learnRounds {
 		moved := math.Max(w.prior.updateAlpha(w.theta, v.trace(), &last[0]),
-			w.prior.updateTau(w.theta, v.ofCells(), last[1:]))
+			w.prior.updateTau(w.theta, v.moments(w.prior.group), last[1:]))
 		w.laplace.prior = w.prior
-		exact, err := w.laplace.factor(slices.Clone(v.information))
+		again, err := w.laplace.factor(slices.Clone(v.information))
 		if err != nil {
 			return 0, err
 		}
-		if v = v.with(exact); moved <= .05 {
+		if v = v.with(again); moved <= .05 {
 			break
 		}
 	}
@@ -200,9 +200,9 @@ func (w *whole) report(value float64) {
 func (w *whole) publish(ctx context.Context) error {
 	r := w.result
 	seen := *w.bayesian.laplace // the part's pairs, with what is known of their logits from all
-	seen.seen, seen.own = nil, false
+	seen.seen, seen.own, seen.last = nil, false, nil
 	seen.prior = w.prior
-	leverage, err := w.exact().leverage(ctx, seen.design)
+	leverage, err := w.factored().leverage(ctx, seen.design)
 	if err != nil {
 		return err
 	}
@@ -237,21 +237,16 @@ func (w *whole) publish(ctx context.Context) error {
 
 // linkParams returns the link model's parameters at θ.
 func (w *whole) linkParams(theta []float64) []float32 {
-	params := w.bayesian.laplace.weights(theta)
-	for i := range params {
-		params[i] *= float32(w.scale)
-	}
-	params[len(params)-1] += float32(w.shift)
-	return params
+	return w.bayesian.laplace.published(theta, w.scale, w.shift)
 }
 
-func (w *whole) exact() *exactCovariance { return w.v.(*partCovariance).exactCovariance }
+func (w *whole) factored() factored { return w.v.(*partCovariance).factored }
 
 // extended returns the posterior of all pairs, given the part's, which stays: a checkpoint may keep it.
 func (w *whole) extended(part *Posterior) *Posterior {
 	p := *part
 	p.hyper, p.replicates = slices.Clone(p.hyper), slices.Clone(p.replicates)
-	small, large := p.v.(*exactCovariance).factor, w.exact().factor
+	small, large := p.v.(factored).exact().factor, w.factored().exact().factor
 	d, n, unit := p.d, large.N, p.unit
 	width := d + 1
 	// θ of a move that is given as parameters of the models, and back
@@ -382,14 +377,14 @@ type byPart struct {
 
 // partCovariance is V whose leverage is found by draws: that of all pairs would cost as much as their information.
 type partCovariance struct {
-	*exactCovariance
+	factored
 	information []float64 // of all pairs, without the prior; nil where it was restored
 	seed        uint64
 }
 
 // with returns the same with another V.
-func (v *partCovariance) with(exact *exactCovariance) *partCovariance {
-	return &partCovariance{exact, v.information, v.seed}
+func (v *partCovariance) with(other factored) *partCovariance {
+	return &partCovariance{other, v.information, v.seed}
 }
 
 func (byPart) search() modeSearch { return byFactor{}.search() }
@@ -457,36 +452,17 @@ func (s stratumPairs) information(ctx context.Context, l *laplace, theta []float
 	return seen.Information(ctx, theta)
 }
 
-// relativeError returns by what share a variance is off if the information is I₁ + I₂, of two halves that differ by no
-// more than chance, given the lower triangle of the difference D = I₁ − I₂: I₁ + I₂ is off by as much as D is from 0.
-// Along the columns of L⁻ᵀ, which V makes independent, the variances are off by the diagonal of L⁻¹DL⁻ᵀ.
-func (v *exactCovariance) relativeError(difference []float64) float64 {
-	n := v.factor.N
-	for i := range n {
-		for j := range i {
-			difference[j*n+i] = difference[i*n+j]
-		}
-	}
-	d := blas64.General{Rows: n, Cols: n, Stride: n, Data: difference}
-	blas64.Trsm(blas.Left, blas.NoTrans, 1, v.factor, d)
-	blas64.Trsm(blas.Right, blas.Trans, 1, v.factor, d)
-	var sum float64
-	for i := range n {
-		sum += difference[i*n+i] * difference[i*n+i]
-	}
-	return math.Sqrt(sum / float64(n))
-}
-
 func (m byPart) restore(c *checkpoint, name string, l *laplace) covariance {
-	return &partCovariance{byFactor{}.restore(c, name, l).(*exactCovariance), nil, m.seed}
+	return &partCovariance{byFactor{}.restore(c, name, l).(factored), nil, m.seed}
 }
 
 // leverage is the mean square of a few draws: of many pairs the leverage is small, and what matters is its sum, which a
 // few draws in many dimensions know to a share of √(2/(draws·dimensions)).
 func (v *partCovariance) leverage(ctx context.Context, design engine.Design) ([]float32, error) {
-	count := max(8, min(64, 4096/v.d))
-	u := v.weightFactor()
-	v.setTrace(u)
+	weights := v.weights()
+	count := max(8, min(64, 4096/weights.d))
+	u := weights.weightFactor()
+	weights.setTrace(u)
 	root := engine.Root{Rows: make([][]float32, count), Divisor: float64(count)}
 	rng := rand.New(rand.NewPCG(v.seed, 0x1e7e4a9e))
 	for i := range root.Rows {

@@ -27,6 +27,50 @@ type FieldReport struct {
 	Merged     int     // communities below the smallest size, merged into a neighbour or UnknownField
 }
 
+// OwnFields returns the field of targets that counts as the own one of each field of sources, by
+// its index: itself where targets have it. Of people and items that share no field it is the one
+// that most of their links go to, the first of equal ones, and UnknownField where no link goes to a
+// target with a field.
+func (g *Graph) OwnFields() []uint16 {
+	own := make([]uint16, g.FieldCount())
+	for f := range own {
+		own[f] = uint16(f)
+	}
+	if !g.TwoSided() {
+		return own
+	}
+	shared := make([]bool, len(own))
+	for _, j := range g.Targets() {
+		shared[g.Field(j)] = true
+	}
+	links := make([]map[uint16]int, len(own))
+	for _, i := range g.Sources() {
+		f := g.Field(i)
+		if shared[f] {
+			continue
+		}
+		if links[f] == nil {
+			links[f] = map[uint16]int{}
+		}
+		for _, j := range g.Out(i) {
+			links[f][g.Field(j)]++
+		}
+	}
+	for f := 1; f < len(own); f++ {
+		if shared[f] {
+			continue
+		}
+		most := 0
+		own[f] = UnknownField
+		for to := range uint16(len(own)) {
+			if n := links[f][to]; to != UnknownField && n > most {
+				own[f], most = to, n
+			}
+		}
+	}
+	return own
+}
+
 // fieldless is the group of a node that gets no field.
 const fieldless = -1
 

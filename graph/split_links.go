@@ -57,7 +57,8 @@ func (g *Graph) SplitLastLinks(s Shares) (*Split, error) {
 			}
 		}
 	}
-	return g.splitLinks(of, "give it a larger share; sources with one or two links have none to hold out")
+	return g.splitLinks(of,
+		"give it a larger share, or hold nothing out; sources with one or two links have none to spare")
 }
 
 // SplitLinksByDate divides the links by their times: train is what comes before the date validation, test starts with

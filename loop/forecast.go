@@ -85,6 +85,7 @@ type FieldForecast struct {
 	Field     uint16   `json:"field"`
 	Name      string   `json:"name"`
 	Nodes     int      `json:"nodes"`
+	Own       string   `json:"own,omitempty"`   // the targets' field that counts as their own, where it is another
 	Naive     []Share  `json:"naive"`           // by round, of a recommender that takes links as they come: π̂ŷ
 	Corrected []Share  `json:"corrected"`       // of one that corrects for exposure: ŷ
 	Truth     *float64 `json:"truth,omitempty"` // in proportion to the true y; nil where that is not known
@@ -104,9 +105,10 @@ type Share struct {
 // is retrained on the links that follow. What was not shown counts as not linked.
 //
 // Round 1 is the present: the mean over sources of the share of π̂ŷ (corrected: ŷ) that lies in the
-// source's field. From there each field's share is multiplied by its mean π̂ŷ (or ŷ) every round, as in
-// the category [Process]. The forecast uses categories alone: within a field all targets are alike, and
-// no list is ever exhausted. A recommender whose lists run out of good targets, or whose model cannot
+// source's field; of people and items that share no field, in that of [graph.Graph.OwnFields]. From
+// there each field's share is multiplied by its mean π̂ŷ (or ŷ) every round, as in the category
+// [Process]. The forecast uses categories alone: within a field all targets are alike, and no list
+// is ever exhausted. A recommender whose lists run out of good targets, or whose model cannot
 // distinguish fields, drifts less; see [Simulate].
 //
 // Intervals resample sources and draw the process with as many recommendations as the field gets, and
@@ -126,21 +128,22 @@ func NewForecast(ctx context.Context, m model.Model, g *graph.Graph, s ForecastS
 	case len(m.LinkParams) != m.Link.Size() || len(m.PropensityParams) != m.Propensity.Size():
 		return nil, fmt.Errorf("%w: it has %d and %d parameters for models of %d and %d", ErrModel, len(m.LinkParams),
 			len(m.PropensityParams), m.Link.Size(), m.Propensity.Size())
-	case g.Vectors() == nil || g.Vectors().Len() != g.Len():
+	case model.NeedsVectors(m.Link.Kind()) && (g.Vectors() == nil || g.Vectors().Len() != g.Len()):
 		return nil, fmt.Errorf("%w: its nodes have no vectors; encode their texts first", ErrGraph)
 	}
 	from, to := model.NodesOf(g).FieldMembers()
+	own := g.OwnFields()
 	forecast := &Forecast{Settings: s, Exact: true}
 	for f := 1; f < len(from); f++ {
 		switch n := len(from[f]); {
-		case n == 0, g.TwoSided() && len(to[f]) == 0: // of people whose field no item has, no list stays in it
+		case n == 0, g.TwoSided() && own[f] == graph.UnknownField:
 			continue
 		case n == 1 && !g.TwoSided():
 			forecast.Warnings = append(forecast.Warnings,
 				fmt.Sprintf("field %q has a single node, so no recommendation can stay in it", g.FieldName(uint16(f))))
 			continue
 		}
-		c := &pairMeans{s: s, m: m, from: from, to: to, field: f, apart: g.TwoSided()}
+		c := &pairMeans{s: s, m: m, from: from, to: to, field: f, own: int(own[f]), apart: g.TwoSided()}
 		if err := c.compute(ctx); err != nil {
 			return nil, err
 		}
@@ -149,12 +152,14 @@ func NewForecast(ctx context.Context, m model.Model, g *graph.Graph, s ForecastS
 		if err != nil {
 			return nil, err
 		}
-		field.Name = g.FieldName(uint16(f))
+		if field.Name = g.FieldName(uint16(f)); c.own != f {
+			field.Own = g.FieldName(own[f])
+		}
 		forecast.Fields = append(forecast.Fields, field)
 	}
 	if len(forecast.Fields) == 0 && g.TwoSided() {
-		return nil, fmt.Errorf("%w: its sources and targets share no field, so that no list stays in the field of its "+
-			"source", ErrGraph)
+		return nil, fmt.Errorf("%w: no source with a field links to a target with a field; give both sides fields",
+			ErrGraph)
 	}
 	if len(forecast.Fields) == 0 {
 		return nil, fmt.Errorf("%w: no field has two nodes; give nodes fields, or derive them from vectors or links",
@@ -231,6 +236,7 @@ type pairMeans struct {
 	from, to [][]int32 // sources and targets by field
 	apart    bool      // a source is none of its field's targets
 	field    int
+	own      int // field of targets whose share it is
 	exact    bool
 	means    [columns][][]float64 // by source, then by target field
 }
@@ -323,14 +329,14 @@ func (c *pairMeans) size(f int) float64 {
 
 // process returns the category process of a recommender that shows in proportion to a column, over the
 // sources with source k counted times[k] times; nil means each once. Categories without targets are
-// left out; own is the place of the source's field among those that stay.
+// left out; own is the place of the source's own field among those that stay.
 func (c *pairMeans) process(column int, times []int) (p Process, own int) {
 	var fields []int
 	for f := range c.to {
 		if c.size(f) == 0 {
 			continue
 		}
-		if f == c.field {
+		if f == c.own {
 			own = len(fields)
 		}
 		fields = append(fields, f)

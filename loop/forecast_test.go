@@ -235,12 +235,13 @@ func TestForecastOfAll(t *testing.T) {
 	}
 }
 
-// Of people and items the first round is the share of items of the person's field; without shared fields there is none.
+// Of people and items the first round is the share of items of the person's field; without shared fields, of the field
+// that most of their links go to. Long because both cases are compared with one sum over all pairs.
 func TestForecastOfTwoSides(t *testing.T) {
 	t.Parallel()
 	w, m := knowing(t, 90, 3)
 	old := w.Graph()
-	rebuilt := func(role func(i int32) graph.Role) *graph.Graph {
+	rebuilt := func(role func(i int32) graph.Role, links ...graph.Link) *graph.Graph {
 		var b graph.Builder
 		for f := 1; f < old.FieldCount(); f++ {
 			if _, err := b.AddField(old.FieldName(uint16(f))); err != nil {
@@ -250,6 +251,11 @@ func TestForecastOfTwoSides(t *testing.T) {
 		for i := range int32(old.Len()) {
 			if _, err := b.AddNode(graph.Node{ID: old.ID(i), Field: old.FieldName(old.Field(i)),
 				Role: role(i)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, l := range links {
+			if err := b.AddLink(old.ID(l.Source), old.ID(l.Target)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -267,7 +273,7 @@ func TestForecastOfTwoSides(t *testing.T) {
 	if err != nil || !f.Exact || len(f.Fields) != 3 {
 		t.Fatalf("%v, %+v", err, f)
 	}
-	for _, field := range f.Fields {
+	check := func(g *graph.Graph, field FieldForecast, of uint16) {
 		var sum, n float64
 		for _, i := range g.Sources() {
 			if g.Field(i) != field.Field {
@@ -276,7 +282,7 @@ func TestForecastOfTwoSides(t *testing.T) {
 			var own, all float64
 			for _, j := range g.Targets() {
 				y := w.Truth(i, j).Link
-				if all += y; g.Field(j) == field.Field {
+				if all += y; g.Field(j) == of {
 					own += y
 				}
 			}
@@ -287,13 +293,29 @@ func TestForecastOfTwoSides(t *testing.T) {
 				field.Corrected[0].Share, n, sum/n)
 		}
 	}
-	apart := rebuilt(func(i int32) graph.Role {
+	for _, field := range f.Fields {
+		check(g, field, field.Field)
+	}
+	first := func(i int32) graph.Role {
 		if old.Field(i) == 1 {
 			return graph.SourceOnly
 		}
 		return graph.TargetOnly
-	})
-	if _, err := NewForecast(t.Context(), m, apart, ForecastSettings{}); !errors.Is(err, ErrGraph) {
-		t.Errorf("people and items without a field in common: %v", err)
 	}
+	apart := rebuilt(first)
+	if _, err := NewForecast(t.Context(), m, apart, ForecastSettings{}); !errors.Is(err, ErrGraph) {
+		t.Errorf("people and items without a field in common, nor a link: %v", err)
+	}
+	var links []graph.Link
+	for _, j := range apart.Targets() {
+		for _, i := range apart.Sources()[:apart.Field(j)] { // two links to every target of field 2, three of field 3
+			links = append(links, graph.Link{Source: i, Target: j})
+		}
+	}
+	g = rebuilt(first, links...)
+	f, err = NewForecast(t.Context(), m, g, ForecastSettings{Rounds: 2, Threads: 1})
+	if err != nil || len(f.Fields) != 1 || f.Fields[0].Own != old.FieldName(g.OwnFields()[1]) {
+		t.Fatalf("%v, %+v", err, f)
+	}
+	check(g, f.Fields[0], g.OwnFields()[1])
 }

@@ -125,6 +125,24 @@ func (m *Factors) Parts() []ParameterBlock {
 		ParameterBlock{"b_target", []int{m.targets.count}}, ParameterBlock{"b", []int{1}})
 }
 
+// Rank is the number of factors of a node.
+func (m *Factors) Rank() int { return m.rank }
+
+// FactorSide is the parameters of one side: a row of factors and an effect of every node.
+type FactorSide struct {
+	Factors, Effects []float32
+	rows             sideNumber
+}
+
+// Row returns the row of a node of this side.
+func (s FactorSide) Row(node int32) int32 { return s.rows.of(node) }
+
+// Sides returns the parts u with b_i, v with b_j, and b of the parameters, in place.
+func (m *Factors) Sides(params []float32) (source, target FactorSide, b []float32) {
+	p := m.split(params)
+	return FactorSide{p.u, p.source, m.sources}, FactorSide{p.v, p.target, m.targets}, p.b
+}
+
 // factorParts are the parts of parameters or of a gradient.
 type factorParts struct{ u, v, a, source, target, b []float32 }
 

@@ -201,39 +201,5 @@ func (s *fold) direction() bool {
 		h[k*size+k] += precision
 		s.move[k] = -(float64(s.sum[k]) + precision*s.at[k])
 	}
-	return solveLower(h, s.move)
-}
-
-// solveLower solves h·x = b in place, by Cholesky of the lower triangle; false if h is not positive definite.
-func solveLower(h, b []float64) bool {
-	n := len(b)
-	for i := range n {
-		for j := range i + 1 {
-			sum := h[i*n+j]
-			for k := range j {
-				sum -= h[i*n+k] * h[j*n+k]
-			}
-			if i != j {
-				h[i*n+j] = sum / h[j*n+j]
-				continue
-			}
-			if !(sum > 0) {
-				return false
-			}
-			h[i*n+i] = math.Sqrt(sum)
-		}
-	}
-	for i := range n {
-		for k := range i {
-			b[i] -= h[i*n+k] * b[k]
-		}
-		b[i] /= h[i*n+i]
-	}
-	for i := n - 1; i >= 0; i-- {
-		for k := i + 1; k < n; k++ {
-			b[i] -= h[k*n+i] * b[k]
-		}
-		b[i] /= h[i*n+i]
-	}
-	return true
+	return kern.SolveLower(h, s.move)
 }

@@ -46,13 +46,18 @@ type Index struct {
 	Offsets bool     `json:"offsets"`
 	Values  bool     `json:"values,omitempty"` // what a target adds by itself counts: slope·values
 	Fields  []string `json:"fields"`
-	Vectors string   `json:"vectors"` // "linked", "copied" or "converted from float16"
+	Vectors string   `json:"vectors"` // "linked", "copied", "converted from float16" or "factors"
 	// Targets says how many rows may be recommended, where these are not all: query.npz lists them as targets.
 	Targets int `json:"targets,omitempty"`
 }
 
-//go:embed index.txt
-var indexReadMe string
+// What explains an index, of vectors and of learned factors.
+var (
+	//go:embed index.txt
+	indexReadMe string
+	//go:embed index_factors.txt
+	factorsReadMe string
+)
 
 // WriteIndex writes a folder with which other programs find what this model recommends, by maximum inner product
 // over the vectors as they are: FAISS, pgvector, Qdrant, Elasticsearch.
@@ -60,13 +65,15 @@ var indexReadMe string
 //	vectors.npy  h, float32, a row per node: what is indexed
 //	ids.txt      its ids, one per line
 //	query.npz    what makes the query q of a source's h: w (q = w⊙h), or A and B (q = Bᵀ(A·h)); offsets and fields;
-//	             slope and values, where assumptions differ about popularity
+//	             slope and values, where assumptions differ about popularity; of learned factors queries, sources and
+//	             constants, and vectors.npy has t instead of h (model.InnerProduct)
 //	index.json   an Index
 //	README.txt   how
 //
-// A new model changes query.npz alone: an index over the vectors stays. vectors is the file of the graph's vectors, or
-// "": if it is float32 it is linked and takes no space, which is safe as a dataset's files are replaced and never
-// changed. A folder that is there is replaced only if it holds an index and force is given.
+// A new model changes query.npz alone: an index over the vectors stays. Of factors it changes both.
+// vectors is the file of the graph's vectors, or "": if it is float32 it is linked and takes no
+// space, which is safe as a dataset's files are replaced and never changed. A folder that is there
+// is replaced only if it holds an index and force is given.
 func (r *Recommender) WriteIndex(ctx context.Context, dir, vectors string, force bool) (*Index, error) {
 	if err := r.open(); err != nil {
 		return nil, err
@@ -118,49 +125,30 @@ func (r *Recommender) WriteIndex(ctx context.Context, dir, vectors string, force
 const mostIndexFields = 8192
 
 // index says how to search with the model, and returns the arrays that make a query.
-func (r *Recommender) index() (*Index, []namedArray, error) {
-	inner, ok := r.model.Link.(model.VectorQuery)
-	layout, named := r.model.Link.(model.Layout)
-	if !ok || !named {
-		return nil, nil, fmt.Errorf("%w: a %s model is no inner product with vectors, which is what an index "+
-			"searches by; "+
-			"fit a diagonal or low-rank one", ErrModel, r.model.Link.Kind())
-	}
-	arrays := map[string]array{}
-	at := 0
-	for _, p := range layout.Parts() {
-		arrays[p.Name] = array{p.Shape, r.ranker.Params[at : at+p.Size()]}
-		at += p.Size()
-	}
+func (r *Recommender) index() (x *Index, files []namedArray, err error) {
 	if r.nodes.FieldCount > mostIndexFields {
 		return nil, nil, fmt.Errorf("%w: %d fields, and an index has an offset for every pair of them; merge them "+
 			"to %d or fewer", ErrModel, r.nodes.FieldCount, mostIndexFields)
 	}
-	x := &Index{Kind: "unseen-index", Format: IndexFormat, Nodes: r.g.Len(), Dim: r.nodes.Vectors.Dim(),
-		Metric: "inner product", Link: r.model.Link.Kind(),
-		Score: "z = q @ h_target + offsets[field of source, field of target]"}
-	var files []namedArray
-	_, diagonal := arrays["w"]
-	_, bilinear := arrays["A"]
-	switch {
-	case diagonal:
-		x.Query = "q = w * h"
-		files = append(files, namedArray{"w", arrays["w"]})
-	case bilinear:
-		x.Query = "q = (A @ h) @ B"
-		files = append(files, namedArray{"A", arrays["A"]}, namedArray{"B", arrays["B"]})
-	default:
-		return nil, nil, fmt.Errorf("%w: queries of a %s model cannot be exported; fit a diagonal or low-rank one",
-			ErrModel, x.Link)
-	}
-	// what the target's field adds, b among it, is what is left of a source at the origin
 	fields := r.nodes.FieldCount
-	offsets, q, zero := make([]float32, fields*fields), make([]float32, x.Dim), make([]float32, x.Dim)
+	offsets := make([]float32, fields*fields)
+	x = &Index{Kind: "unseen-index", Format: IndexFormat, Nodes: r.g.Len(), Metric: "inner product",
+		Link: r.model.Link.Kind()}
+	switch inner := r.model.Link.(type) {
+	case model.VectorQuery:
+		files, err = r.vectorQueries(x, inner, offsets)
+	case model.InnerProduct:
+		files = r.factorQueries(x, inner, offsets)
+	default:
+		err = fmt.Errorf("%w: a %s model is no inner product, which is what an index searches by; fit a diagonal or "+
+			"low-rank one", ErrModel, x.Link)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
 	for f := range fields {
-		row := offsets[f*fields : (f+1)*fields]
-		inner.QueryOf(q, row, r.ranker.Params, zero, uint16(f))
-		for _, v := range row {
-			x.Offsets = x.Offsets || v != row[0]
+		for _, v := range offsets[f*fields : (f+1)*fields] {
+			x.Offsets = x.Offsets || v != offsets[f*fields]
 		}
 		x.Fields = append(x.Fields, r.g.FieldName(uint16(f)))
 	}
@@ -181,6 +169,58 @@ func (r *Recommender) index() (*Index, []namedArray, error) {
 		files = append(files, namedArray{"targets", array{[]int{x.Targets}, r.g.Targets()}})
 	}
 	return x, files, nil
+}
+
+// vectorQueries returns the arrays that make a query of a source's vector, and sets the offsets.
+func (r *Recommender) vectorQueries(x *Index, inner model.VectorQuery, offsets []float32) ([]namedArray, error) {
+	x.Dim = r.nodes.Vectors.Dim()
+	x.Score = "z = q @ h_target + offsets[field of source, field of target]"
+	arrays := map[string]array{}
+	if layout, named := inner.(model.Layout); named {
+		at := 0
+		for _, p := range layout.Parts() {
+			arrays[p.Name] = array{p.Shape, r.ranker.Params[at : at+p.Size()]}
+			at += p.Size()
+		}
+	}
+	// what the target's field adds, b among it, is what is left of a source at the origin
+	fields, q, zero := r.nodes.FieldCount, make([]float32, x.Dim), make([]float32, x.Dim)
+	for f := range fields {
+		inner.QueryOf(q, offsets[f*fields:(f+1)*fields], r.ranker.Params, zero, uint16(f))
+	}
+	_, diagonal := arrays["w"]
+	_, bilinear := arrays["A"]
+	switch {
+	case diagonal:
+		x.Query = "q = w * h"
+		return []namedArray{{"w", arrays["w"]}}, nil
+	case bilinear:
+		x.Query = "q = (A @ h) @ B"
+		return []namedArray{{"A", arrays["A"]}, {"B", arrays["B"]}}, nil
+	}
+	return nil, fmt.Errorf("%w: queries of a %s model cannot be exported; fit a diagonal or low-rank one", ErrModel,
+		x.Link)
+}
+
+// factorQueries returns the queries of all sources, and sets the offsets: what a target's field adds to the constant of
+// a source, which is what the source's own field has.
+func (r *Recommender) factorQueries(x *Index, inner model.InnerProduct, offsets []float32) []namedArray {
+	x.Dim = r.ranker.rows.Dim()
+	x.Query = "q = queries[k]      sources[k] being the row of the source"
+	x.Score = "z = q @ t_target + constants[k] + offsets[field of source, field of target]"
+	sources, fields := r.g.Sources(), r.nodes.FieldCount
+	queries, constants := make([]float32, len(sources)*x.Dim), make([]float32, len(sources))
+	row := make([]float32, fields)
+	for k, i := range sources {
+		inner.Query(queries[k*x.Dim:(k+1)*x.Dim], row, r.ranker.Params, i)
+		own := int(r.g.Field(i))
+		constants[k] = row[own]
+		for f, v := range row {
+			offsets[own*fields+f] = v - row[own]
+		}
+	}
+	return []namedArray{{"queries", array{[]int{len(sources), x.Dim}, queries}},
+		{"sources", array{[]int{len(sources)}, sources}}, {"constants", array{[]int{len(sources)}, constants}}}
 }
 
 // replaceable refuses a folder with files, unless it holds an index and force is given.
@@ -212,9 +252,11 @@ func (x *Index) write(w *bufio.Writer) error {
 // indexVectors links the file of float32 vectors, or writes them.
 func (r *Recommender) indexVectors(ctx context.Context, folder, from string, x *Index,
 	put func(string, func(*bufio.Writer) error) error) error {
-	v := r.nodes.Vectors
+	v := r.ranker.rows
 	x.Vectors = "copied"
-	if v.Half() {
+	if v != r.nodes.Vectors {
+		x.Vectors = "factors"
+	} else if v.Half() {
 		x.Vectors = "converted from float16"
 	} else if from != "" && os.Link(from, filepath.Join(folder, dataset.VectorsFile)) == nil {
 		x.Vectors = "linked"
@@ -256,7 +298,11 @@ func (r *Recommender) indexIDs(w *bufio.Writer) error {
 
 // explain is the README of an index.
 func (x *Index) explain() string {
-	offsets := "The offsets are the same for every target, so the order is that of q @ h_target."
+	text, rows := indexReadMe, "h"
+	if x.Vectors == "factors" {
+		text, rows = factorsReadMe, "t"
+	}
+	offsets := "The offsets are the same for every target, so the order is that of q @ " + rows + "_target."
 	if x.Offsets {
 		offsets = "The offsets differ by the target's field: search each field by itself, add its\noffset, and " +
 			"merge the lists."
@@ -269,7 +315,7 @@ func (x *Index) explain() string {
 			x.Targets)
 	}
 	return strings.NewReplacer("{{link}}", x.Link, "{{query}}", x.Query, "{{score}}", x.Score, "{{offsets}}", offsets,
-		"{{nodes}}", fmt.Sprint(x.Nodes), "{{dim}}", fmt.Sprint(x.Dim), "{{vectors}}", x.Vectors).Replace(indexReadMe)
+		"{{nodes}}", fmt.Sprint(x.Nodes), "{{dim}}", fmt.Sprint(x.Dim), "{{vectors}}", x.Vectors).Replace(text)
 }
 
 // array is []float32 or []int32 with a shape.

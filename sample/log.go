@@ -153,17 +153,22 @@ const offeredWeight = 1e-9
 
 // joinOffered adds the shown pairs that the graph does not link, with their outcome. A pair that the sample has too
 // occurs twice, as it was observed twice.
-func joinOffered(g *graph.Graph, p *graph.Pairs, logged []entry) Evidence {
+func joinOffered(g *graph.Graph, known Evidence, logged []entry) Evidence {
+	p := known.Pairs
 	logged = slices.DeleteFunc(logged, func(e entry) bool {
 		return !e.exposed || g.HasLink(e.Source, e.Target)
 	})
 	if len(logged) == 0 {
-		return Evidence{Pairs: p}
+		return known
 	}
 	both := newRows(p)
 	offer := func(e entry) { both.add(e.Link, e.linked, offeredWeight, 1, risk.Offered) }
 	merge(p, logged, offer, func(k int, e *entry) {
-		both.add(linkAt(p, k), p.Linked[k], p.Weight[k], p.Rate[k], risk.Unlogged)
+		exposure := risk.Unlogged
+		if known.Exposure != nil {
+			exposure = known.Exposure[k]
+		}
+		both.add(linkAt(p, k), p.Linked[k], p.Weight[k], p.Rate[k], exposure)
 		if e != nil {
 			offer(*e)
 		}

@@ -16,6 +16,7 @@ import (
 type Options struct {
 	Origin    Origin       // which fields and which pairs; the zero Origin is the default Plan
 	Log       *ExposureLog // what is known of exposures; nil means nothing
+	Offered   *ExposureLog // what a recommender showed later on, beside Log; read as a log of that kind
 	HasFields bool         // the graph has the fields of the origin already, from Origin.WithFields
 	Threads   int          // 0 means all processors; results do not depend on it
 }
@@ -53,8 +54,12 @@ func Prepare(ctx context.Context, g *graph.Graph, o Options) (*Prepared, error) 
 	if err := plan.checkLog(log); err != nil {
 		return nil, err
 	}
-	if plan.Log == Ignored {
+	offered := o.Offered
+	switch plan.Log {
+	case Ignored:
 		log = nil
+	case Offered:
+		log, offered = nil, log
 	}
 	if !o.HasFields {
 		var err error
@@ -85,6 +90,10 @@ func Prepare(ctx context.Context, g *graph.Graph, o Options) (*Prepared, error) 
 		if sampled[subset], err = plan.sample(out, subset, log); err != nil {
 			return nil, fmt.Errorf("%w: %v pairs: %w", ErrData, subset, err)
 		}
+	}
+	if offered != nil {
+		g := out.LinkGraph(graph.Train)
+		sampled[graph.Train] = joinOffered(g, sampled[graph.Train], plan.entries(out, g, graph.Train, offered))
 	}
 	out.fill(o.Origin, sampled)
 	return out, nil
@@ -191,10 +200,24 @@ func (p Plan) sample(in *Prepared, subset graph.Subset, log *ExposureLog) (Evide
 	g := in.LinkGraph(subset)
 	pairs, report, err := graph.Sample(g, in.Universe(subset), sampling)
 	in.Links.Unused -= report.Links
-	if err != nil || log == nil || p.Log == Offered && subset != graph.Train {
+	if err != nil || log == nil {
 		return Evidence{Pairs: pairs}, err
 	}
-	logged := log.entries(func(i, j int32) bool {
+	logged := p.entries(in, g, subset, log)
+	if p.Log == Complete {
+		return log.joinComplete(pairs, logged, p.EveryShown), nil
+	}
+	// That a target which was not there was not shown says nothing of π̂, which is of those that were.
+	before := in.Universe(subset).Before
+	logged = slices.DeleteFunc(logged, func(e entry) bool {
+		return !e.exposed && before != nil && !before.Precedes(e.Target, e.Source)
+	})
+	return joinSampled(pairs, logged), nil
+}
+
+// entries returns the pairs of a log that belong to a subset.
+func (p Plan) entries(in *Prepared, g *graph.Graph, subset graph.Subset, log *ExposureLog) []entry {
+	return log.entries(func(i, j int32) bool {
 		switch {
 		case i == j, !g.IsSource(i), !g.IsTarget(j), in.Order != nil && !in.Order.Precedes(j, i):
 			return false
@@ -205,18 +228,6 @@ func (p Plan) sample(in *Prepared, subset graph.Subset, log *ExposureLog) (Evide
 		}
 		return true
 	})
-	switch p.Log {
-	case Offered:
-		return joinOffered(g, pairs, logged), nil
-	case Complete:
-		return log.joinComplete(pairs, logged, p.EveryShown), nil
-	}
-	// That a target which was not there was not shown says nothing of π̂, which is of those that were.
-	before := in.Universe(subset).Before
-	logged = slices.DeleteFunc(logged, func(e entry) bool {
-		return !e.exposed && before != nil && !before.Precedes(e.Target, e.Source)
-	})
-	return joinSampled(pairs, logged), nil
 }
 
 // loggedIn returns the subset of a pair of the log with a split of links: that of its link, or one that is drawn by the

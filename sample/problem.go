@@ -71,7 +71,8 @@ func (p Problem) Validate(threads int) ([]risk.Warning, error) {
 		return nil, fmt.Errorf("%w: none of the %d is linked; check that sources and targets are not swapped, "+
 			"or sample more", ErrData, p.Train.Len())
 	case p.Train.Len():
-		return nil, fmt.Errorf("%w: all %d are linked; sample unlinked pairs too", ErrData, links)
+		return nil, fmt.Errorf("%w: all %d are linked, and nothing tells them from others; add pairs without a link",
+			ErrData, links)
 	}
 	return p.checkNodes(used, threads)
 }

@@ -337,3 +337,53 @@ func TestEveryShown(t *testing.T) {
 		t.Error("all shown pairs, without being asked for")
 	}
 }
+
+// What a recommender showed later teaches beside a complete log, which stays as it is.
+func TestOfferedBesideALog(t *testing.T) {
+	t.Parallel()
+	g := shop(t, 50, 20, 600, true)
+	log, offered := &ExposureLog{}, &ExposureLog{}
+	for _, i := range g.Sources() {
+		for _, j := range g.Targets() {
+			linked := g.HasLink(i, j)
+			if linked || (i+j)%3 == 0 {
+				log.Source, log.Target = append(log.Source, i), append(log.Target, j)
+				log.Exposed, log.Linked = append(log.Exposed, true), append(log.Linked, linked)
+			} else if (i+j)%5 == 0 {
+				offered.Source, offered.Target = append(offered.Source, i), append(offered.Target, j)
+				offered.Exposed, offered.Linked = append(offered.Exposed, true), append(offered.Linked, j%2 == 0)
+			}
+		}
+	}
+	o := Options{Origin: Origin{Plan: Plan{Split: Whole, Log: Complete, PerLink: 100}}, Log: log}
+	alone := must(Prepare(t.Context(), g, o))(t).Problem
+	o.Offered = offered
+	both := must(Prepare(t.Context(), g, o))(t).Problem
+	var shown, linked, at int
+	for k, e := range both.Exposure {
+		if e == risk.Offered {
+			shown++
+			linked += bit(both.Train.Linked[k])
+			continue
+		}
+		if at >= alone.Train.Len() || linkAt(both.Train, k) != linkAt(alone.Train, at) || e != alone.Exposure[at] {
+			t.Fatalf("pair %d of the log is another", at)
+		}
+		at++
+	}
+	want := 0
+	for _, is := range offered.Linked {
+		want += bit(is)
+	}
+	if at != alone.Train.Len() || shown != len(offered.Source) || linked != want || want == 0 {
+		t.Errorf("%d of %d pairs of the log, %d of %d offered, %d of %d linked", at, alone.Train.Len(), shown,
+			len(offered.Source), linked, want)
+	}
+}
+
+func bit(x bool) int {
+	if x {
+		return 1
+	}
+	return 0
+}

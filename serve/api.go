@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"maps"
@@ -98,8 +99,9 @@ func add[I, O any](r registrar, scope Scope, pattern, summary string, do func(co
 	method, path, _ := strings.Cut(pattern, " ")
 	op := huma.Operation{
 		OperationID: operationID(method, path), Method: method, Path: path, Summary: summary, MaxBodyBytes: maxBody,
+		SkipValidateBody: true, BodyReadTimeout: readTime, // takeBody has read and checked it
 		Metadata: map[string]any{"scope": scope}, Security: []map[string][]string{{"token": {string(scope)}}},
-		Errors: []int{400, 401, 403, 404, 422, 429, 503},
+		Errors: []int{400, 401, 403, 404, 413, 415, 422, 429, 503, 507},
 	}
 	if method == "POST" && path == "/api/v1/jobs" {
 		op.DefaultStatus = http.StatusAccepted
@@ -108,6 +110,7 @@ func add[I, O any](r registrar, scope Scope, pattern, summary string, do func(co
 		op.Deprecated, op.Summary = true, "Deprecated: use "+summary
 	}
 	huma.Register(r.api, op, func(ctx context.Context, in *I) (*O, error) {
+		callerOf(ctx).decoded()
 		if r.old {
 			r.s.deprecated(path, summary)
 		}
@@ -131,7 +134,7 @@ func operationID(method, path string) string {
 	return strings.ToLower(method) + "-" + strings.NewReplacer("/", "-", "{", "", "}", "").Replace(path)
 }
 
-// guard checks the token, sets the time limit and writes the audit log.
+// guard checks the token and the body, sets the time limit and writes the audit log.
 func (s *Service) guard(api huma.API) func(huma.Context, func(huma.Context)) {
 	return func(ctx huma.Context, next func(huma.Context)) {
 		r, w := humago.Unwrap(ctx)
@@ -146,7 +149,23 @@ func (s *Service) guard(api huma.API) func(huma.Context, func(huma.Context)) {
 			refused.write(w, c.id)
 			return
 		}
-		if op.OperationID != "job-progress" {
+		leave, refused := s.takeBody(w, r, op, api.OpenAPI().Components.Schemas)
+		c.decoded = leave
+		defer leave()
+		if refused != nil {
+			refused.write(w, c.id)
+			return
+		}
+		if op.OperationID == "job-progress" {
+			select {
+			case s.lanes.streams <- struct{}{}:
+				defer func() { <-s.lanes.streams }()
+			default:
+				s.metrics.shed.Inc()
+				retryLater(http.StatusServiceUnavailable, errStreams, 5).write(w, c.id)
+				return
+			}
+		} else {
 			limited, cancel := context.WithTimeout(ctx.Context(), answerTime)
 			defer cancel()
 			ctx = huma.WithContext(ctx, limited)
@@ -271,9 +290,15 @@ func (s *Service) Search(ctx context.Context, q, field string, offset, limit int
 type NodeDetail struct {
 	NodeSummary
 	Text    string        `json:"text,omitempty"`
-	LinksTo []NodeSummary `json:"linksTo" doc:"the first 100 links"`
+	LinksTo []LinkSummary `json:"linksTo" doc:"100 links at most: the latest if links have times, else the first"`
 	// LinkedFrom is for items: who links to a node that links to nothing itself.
 	LinkedFrom []NodeSummary `json:"linkedFrom,omitempty" doc:"the first 100 links to a node that is a target only"`
+}
+
+// LinkSummary is the target of a link, and when the link was made.
+type LinkSummary struct {
+	NodeSummary
+	LinkedAt string `json:"linkedAt,omitempty" doc:"date of the link"`
 }
 
 type idInput struct {
@@ -298,12 +323,9 @@ func (s *Service) Node(ctx context.Context, id string) (_ NodeDetail, err error)
 		return NodeDetail{}, &RequestError{Field: "id", Value: clip(id), Reason: "is not in the dataset",
 			See: "/api/v1/nodes", NotFound: true}
 	}
-	d := NodeDetail{NodeSummary: summarize(g, i), LinksTo: []NodeSummary{}}
+	d := NodeDetail{NodeSummary: summarize(g, i), LinksTo: history(g, i)}
 	if d.Text, err = s.net.Text(i); err != nil {
 		return NodeDetail{}, err
-	}
-	for _, j := range g.Out(i)[:min(len(g.Out(i)), 100)] {
-		d.LinksTo = append(d.LinksTo, summarize(g, j))
 	}
 	if !g.IsSource(i) {
 		for _, from := range g.In(i)[:min(len(g.In(i)), 100)] {
@@ -311,6 +333,26 @@ func (s *Service) Node(ctx context.Context, id string) (_ NodeDetail, err error)
 		}
 	}
 	return d, nil
+}
+
+// history returns what a node links to, the latest first if links have times.
+func history(g *graph.Graph, i int32) []LinkSummary {
+	times, places := g.OutTimes(i), make([]int, len(g.Out(i)))
+	for k := range places {
+		places[k] = k
+	}
+	if times != nil {
+		slices.SortStableFunc(places, func(a, b int) int { return cmp.Compare(times[b], times[a]) })
+	}
+	out := []LinkSummary{}
+	for _, k := range places[:min(len(places), 100)] {
+		one := LinkSummary{NodeSummary: summarize(g, g.Out(i)[k])}
+		if times != nil && times[k] != graph.NoTime {
+			one.LinkedAt = time.Unix(times[k], 0).UTC().Format(time.DateOnly)
+		}
+		out = append(out, one)
+	}
+	return out
 }
 
 type recommendInput struct {
@@ -329,15 +371,19 @@ type recommendInput struct {
 	Seen      bool              `query:"seen" doc:"rank by π̂ŷ, which repeats past exposure; turns explore off"`
 	Compare   bool              `query:"compare" doc:"add the naive model's list"`
 	Explain   bool              `query:"explain" doc:"add the reason for each item"`
-	Log       bool              `query:"log" doc:"log all items as shown; needs the scope write"`
+	Log       bool              `query:"log" deprecated:"true" doc:"rejected: a GET changes nothing; use POST"`
 }
 
 func (s *Service) getRecommendations(ctx context.Context, in *recommendInput) (*body[*RecommendResponse], error) {
+	if in.Log {
+		return nil, hint.Wrap(requestError("log", true, "needs the method POST, because a GET changes nothing"),
+			"send the same keys as JSON with POST")
+	}
 	return s.recommendFor(ctx, RecommendRequest{
 		Node: in.Node, Text: in.Text, Field: in.Field, K: in.K, Fields: in.Fields, From: in.From, Until: in.Until,
 		Linked: in.Linked, Exclude: in.Exclude,
 		Diversity: in.Diversity, Explore: in.Explore.pointer(), Seed: in.Seed.pointer(), Seen: in.Seen,
-		Compare: in.Compare, Explain: in.Explain, Log: in.Log,
+		Compare: in.Compare, Explain: in.Explain,
 	})
 }
 
@@ -400,6 +446,11 @@ func (s *Service) Events(ctx context.Context, after int64, limit int) (_ EventPa
 		return EventPage{}, err
 	}
 	defer end(&err)
+	leave, err := s.gate.enter(ctx)
+	if err != nil {
+		return EventPage{}, err
+	}
+	defer leave()
 	events, err := s.events.Events(ctx, after, limit)
 	if err != nil {
 		return EventPage{}, err
@@ -542,6 +593,10 @@ func (s *Service) StartJob(r JobRequest) (_ Job, err error) {
 		return Job{}, err
 	}
 	defer end(&err)
+	if len(r.Model) > maxDigest {
+		return Job{}, hint.Wrap(requestError("model", clip(r.Model), "has %d bytes", len(r.Model)),
+			"give the digest of a model, or its first characters")
+	}
 	switch r.Kind {
 	case "retrain":
 		if _, ok := fit.Methods()[r.Method]; !ok && r.Method != "" {
@@ -549,6 +604,7 @@ func (s *Service) StartJob(r JobRequest) (_ Job, err error) {
 				"give one of %s", strings.Join(slices.Sorted(maps.Keys(fit.Methods())), ", "))
 		}
 	case "evaluate":
+		r.Method = "" // has no meaning here
 	default:
 		return Job{}, hint.Wrap(requestError("kind", clip(r.Kind), "is not a kind of job"), "give retrain or evaluate")
 	}

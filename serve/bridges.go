@@ -2,6 +2,7 @@ package serve
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/csv"
 	"errors"
@@ -14,6 +15,7 @@ import (
 	"unicode"
 
 	"unseen/hint"
+	"unseen/internal/safetext"
 	"unseen/recommend"
 )
 
@@ -192,7 +194,7 @@ func slug(name string) string {
 	return strings.Trim(b.String(), "-")
 }
 
-// readingCSV is a reading list as CSV. A cell that a spreadsheet would read as a formula gets an apostrophe.
+// readingCSV is a reading list as CSV, without formulas.
 func readingCSV(list []recommend.Reading) ([]byte, error) {
 	var b bytes.Buffer
 	w := csv.NewWriter(&b)
@@ -201,12 +203,7 @@ func readingCSV(list []recommend.Reading) ([]byte, error) {
 	for _, r := range list {
 		row := []string{r.For.ID, r.For.Title, r.For.Field, r.ID, r.Title, r.Field, r.Time, number(r.Link),
 			number(r.Propensity)}
-		for k, cell := range row {
-			if cell != "" && strings.ContainsRune("=+-@\t\r", rune(cell[0])) {
-				row[k] = "'" + cell
-			}
-		}
-		rows = append(rows, row)
+		rows = append(rows, safetext.Cells(row))
 	}
 	err := w.WriteAll(rows)
 	return b.Bytes(), err
@@ -223,21 +220,12 @@ func readingBibTeX(list []recommend.Reading) []byte {
 			continue
 		}
 		seen[r.ID] = true
-		fmt.Fprintf(&b, "@misc{unseen%d,\n  title = {%s},\n", k+1, bibtexValue(r.Title, r.ID))
+		fmt.Fprintf(&b, "@misc{unseen%d,\n  title = {%s},\n", k+1, safetext.BibTeX(cmp.Or(r.Title, r.ID)))
 		if len(r.Time) >= 4 {
-			fmt.Fprintf(&b, "  year = {%s},\n", bibtexValue(r.Time[:4], ""))
+			fmt.Fprintf(&b, "  year = {%s},\n", safetext.BibTeX(r.Time[:4]))
 		}
 		fmt.Fprintf(&b, "  keywords = {%s},\n  note = {%s; for %s, probability of a link if shown %.2f}\n}\n",
-			bibtexValue(r.Field, ""), bibtexValue(r.ID, ""), bibtexValue(r.For.Title, r.For.ID), r.Link)
+			safetext.BibTeX(r.Field), safetext.BibTeX(r.ID), safetext.BibTeX(cmp.Or(r.For.Title, r.For.ID)), r.Link)
 	}
 	return b.Bytes()
-}
-
-// bibtexValue escapes text, or fallback if it is empty, for BibTeX.
-func bibtexValue(text, fallback string) string {
-	if text == "" {
-		text = fallback
-	}
-	return strings.NewReplacer(`\`, `\textbackslash{}`, "{", `\{`, "}", `\}`, "%", `\%`, "&", `\&`, "#", `\#`, "_",
-		`\_`, "$", `\$`, "~", `\~{}`, "^", `\^{}`, "\n", " ", "\r", " ").Replace(text)
 }

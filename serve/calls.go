@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"runtime/debug"
 	"sync"
 )
 
@@ -48,7 +49,8 @@ func (c *calls) close(stop func()) {
 	<-c.empty
 }
 
-// begin counts a call until end. Its context ends with the service; a call that this cancels returns ErrClosed.
+// begin counts a call until end. Memory whose file is gone is then an error. Its context ends with
+// the service; a call that this cancels returns ErrClosed.
 //
 //	ctx, end, err := s.begin(ctx)
 //	if err != nil {
@@ -61,13 +63,15 @@ func (s *Service) begin(ctx context.Context) (_ context.Context, end func(*error
 	}
 	within, cancel := context.WithCancel(ctx)
 	unhook := context.AfterFunc(s.life, cancel)
+	was := debug.SetPanicOnFault(true)
 	return within, func(err *error) {
+		defer s.calls.leave()
+		defer s.survive(recover(), was, err)
 		unhook()
 		cancel()
 		if errors.Is(*err, context.Canceled) && ctx.Err() == nil && s.life.Err() != nil {
 			*err = ErrClosed
 		}
-		s.calls.leave()
 	}, nil
 }
 
@@ -79,6 +83,11 @@ func (s *Service) whileOpen(next http.Handler) http.Handler {
 			retryLater(http.StatusServiceUnavailable, err, 1).write(w, requestID(r.Context()))
 			return
 		}
+		defer func() {
+			if errors.Is(err, ErrVectors) && statusOf(w) == http.StatusOK { // outside of a call that answers
+				retryLater(http.StatusServiceUnavailable, err, 30).write(w, requestID(r.Context()))
+			}
+		}()
 		defer end(&err)
 		next.ServeHTTP(w, r.WithContext(ctx))
 	})

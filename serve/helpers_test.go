@@ -2,14 +2,17 @@ package serve
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -110,6 +113,10 @@ func copyOf(t testing.TB) string {
 func TestMain(m *testing.M) {
 	if folder := os.Getenv("UNSEEN_TEST_SERVICE"); folder != "" {
 		trainUntilKilled(folder)
+		return
+	}
+	if folder := os.Getenv("UNSEEN_TEST_VICTIM"); folder != "" {
+		runVictim(folder)
 		return
 	}
 	jobPriority = func() {} // on a busy machine a test would wait long for what comes last
@@ -252,7 +259,12 @@ func settle(t testing.TB, s *Service) LoopStatus {
 	if err != nil {
 		t.Fatal(err)
 	}
-	poll(t, "the monitor", func() bool { return s.Loop().Seq >= totals.Events })
+	poll(t, "the monitor", func() bool {
+		w := s.monitor
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return w.Seq >= totals.Events && len(w.list) == 0 // the last list is counted once nothing follows
+	})
 	return s.Loop()
 }
 
@@ -261,8 +273,21 @@ func about(a RecommendResponse, item int, kind store.Kind, id string) store.LogE
 	return store.LogEvent{ID: id, Kind: kind, Source: a.Source.ID, Target: a.Items[item].ID, List: a.List}
 }
 
-// list asks for recommendations.
+// list asks for recommendations, and with log=true by the method that may write.
 func (c client) list(query string) RecommendResponse {
 	c.t.Helper()
-	return want[RecommendResponse](c, 200, "GET", "/api/v1/recommendations?"+query, nil)
+	const path = "/api/v1/recommendations"
+	plain := strings.Replace(query, "&log=true", "", 1)
+	if plain == query {
+		return want[RecommendResponse](c, 200, "GET", path+"?"+query, nil)
+	}
+	values, err := url.ParseQuery(plain)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	k, err := strconv.Atoi(cmp.Or(values.Get("k"), "10"))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return want[RecommendResponse](c, 200, "POST", path, RecommendRequest{Node: values.Get("node"), K: k, Log: true})
 }

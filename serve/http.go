@@ -20,17 +20,6 @@ import (
 	"unseen/hint"
 )
 
-// Limits of a request.
-const (
-	maxHeader  = 32 << 10
-	maxBody    = 4 << 20
-	headerTime = 5 * time.Second
-	readTime   = 15 * time.Second
-	answerTime = 10 * time.Second // for a recommendation
-	writeTime  = 30 * time.Second
-	idleTime   = 2 * time.Minute
-)
-
 // ServerOptions describe the server that Run starts.
 type ServerOptions struct {
 	Address   string           // host:port; "" means 127.0.0.1:8080
@@ -39,7 +28,7 @@ type ServerOptions struct {
 	Started   func(url string) // called with the address, with the prefix and without a slash at the end
 }
 
-// ErrUnprotected: other machines can reach the address, and there are no tokens and no TLS.
+// ErrUnprotected: other machines can reach the address, and there are no tokens.
 var ErrUnprotected = errors.New("a public address needs protection")
 
 // Run serves requests until the context ends; then it rejects new ones, lets those in progress end, and
@@ -58,11 +47,11 @@ func (s *Service) Run(ctx context.Context, l ServerOptions) error {
 	if (l.Cert == "") != (l.Key == "") {
 		return errors.New("TLS needs both a certificate and its key")
 	}
-	open := s.o.Tokens != nil || s.o.Open || l.Cert != ""
+	open := s.o.Tokens != nil || s.o.Open // TLS hides what is said, and lets anybody say it
 	if !open && !listensLocally(l.Address) {
 		return hint.Wrap(fmt.Errorf("%w: other machines can reach %s", ErrUnprotected, l.Address),
-			"set %v, or %v and %v, or %v behind a proxy that authenticates, or use an address such as 127.0.0.1:8080",
-			hint.Setting("tokens"), hint.Setting("cert"), hint.Setting("key"), hint.Setting("open"))
+			"set %v, or %v behind a proxy that authenticates, or use an address such as 127.0.0.1:8080",
+			hint.Setting("tokens"), hint.Setting("open"))
 	}
 	socket, err := net.Listen("tcp", l.Address)
 	if err != nil {
@@ -134,11 +123,7 @@ func localOnly(next http.Handler) http.Handler {
 		}
 		from, _, err := net.SplitHostPort(r.RemoteAddr)
 		local := err == nil && isLoopback(from)
-		for _, list := range r.Header.Values("X-Forwarded-For") {
-			for one := range strings.SplitSeq(list, ",") {
-				local = local && isLoopback(strings.TrimSpace(one))
-			}
-		}
+		local = local && !forwardedFromElsewhere(r.Header)
 		switch {
 		case !local:
 			err := hint.Wrap(errors.New("only this machine may connect to a service without tokens"),
@@ -151,6 +136,44 @@ func localOnly(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 		}
 	})
+}
+
+// forwardingHeaders say for whom a proxy asks.
+var forwardingHeaders = []string{"X-Forwarded-For", "Forwarded", "X-Real-Ip", "X-Client-Ip", "True-Client-Ip",
+	"Cf-Connecting-Ip", "Fastly-Client-Ip", "X-Cluster-Client-Ip", "X-Forwarded", "Forwarded-For",
+	"X-Original-Forwarded-For", "X-Envoy-External-Address", "X-Forwarded-Host", "Via"}
+
+// forwardedFromElsewhere reports whether a proxy asks for somebody who is not on this machine, or
+// does not say for whom.
+func forwardedFromElsewhere(h http.Header) bool {
+	for _, name := range forwardingHeaders {
+		for _, list := range h.Values(name) {
+			for one := range strings.FieldsFuncSeq(list, func(c rune) bool { return c == ',' || c == ';' }) {
+				one = strings.ToLower(strings.TrimSpace(one))
+				if key, value, ok := strings.Cut(one, "="); ok { // Forwarded: for="[::1]:80";proto=http
+					if one = value; key == "proto" {
+						continue
+					}
+				}
+				one = strings.Trim(one, `"`)
+				if host, _, err := net.SplitHostPort(one); err == nil {
+					one = host
+				}
+				if !isLoopback(strings.Trim(one, "[]")) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// overTLS reports whether the visitor's connection is encrypted, here or at a proxy. Anybody can claim the latter, of
+// their own connection.
+func overTLS(r *http.Request) bool {
+	return r.TLS != nil || strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https") ||
+		strings.EqualFold(r.Header.Get("X-Forwarded-Ssl"), "on") ||
+		strings.Contains(strings.ToLower(r.Header.Get("Forwarded")), "proto=https")
 }
 
 // isLoopback reports whether a host is this machine.
@@ -179,16 +202,38 @@ func (s *Service) handler(open bool) http.Handler {
 		promhttp.HandlerFor(s.metrics.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4})))
 	s.sitePages(mux, api)
 	s.redirectPrefix(mux)
-	foreign := http.NewCrossOriginProtection()
-	foreign.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		newProblem(http.StatusForbidden, hint.Wrap(errors.New("cross-site request rejected"),
-			"send it from a page of this service, or from a program")).write(w, requestID(r.Context()))
-	}))
-	inner := s.whileOpen(foreign.Handler(s.answerUnknown(mux)))
+	inner := s.whileOpen(s.sameOrigin(s.answerUnknown(mux)))
 	if !open {
 		inner = localOnly(inner)
 	}
 	return s.instrument(inner)
+}
+
+// sameOrigin rejects what pages of other sites send through a visitor's browser. Nothing that changes anything comes
+// through: a browser says where a request comes from (Sec-Fetch-Site, Origin), and a form cannot say that it is JSON.
+// Of the API pages of other sites may not read either, whatever the method, so that nobody computes for them.
+func (s *Service) sameOrigin(next http.Handler) http.Handler {
+	writes := http.NewCrossOriginProtection()
+	reject := func(w http.ResponseWriter, r *http.Request, status int, what, advice string) {
+		newProblem(status, hint.Wrap(errors.New(what), "%s", advice)).write(w, requestID(r.Context()))
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		api := strings.HasPrefix(r.URL.Path, s.at("/api/"))
+		site, mode := r.Header.Get("Sec-Fetch-Site"), r.Header.Get("Sec-Fetch-Mode")
+		safe := r.Method == http.MethodGet || r.Method == http.MethodHead || r.Method == http.MethodOptions
+		fromBrowser := site != "" || r.Header.Get("Origin") != ""
+		switch {
+		case writes.Check(r) != nil, api && (site == "cross-site" || site == "same-site") && mode != "navigate":
+			reject(w, r, http.StatusForbidden, "cross-site request rejected",
+				"send it from a page of this service, or from a program")
+		case api && !safe && !isJSON(r.Header.Get("Content-Type")),
+			api && !safe && fromBrowser && r.ContentLength != 0 && r.Header.Get("Content-Type") == "":
+			reject(w, r, http.StatusUnsupportedMediaType, "content type is not JSON",
+				"send Content-Type: application/json")
+		default:
+			next.ServeHTTP(w, r)
+		}
+	})
 }
 
 // answerUnknown answers unknown paths and methods in the form of every other error.
@@ -231,6 +276,8 @@ func (s *Service) readyz(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case s.draining.Load() || !s.ready.Load():
 		retryLater(http.StatusServiceUnavailable, errors.New("service is stopping"), 1).write(w, requestID(r.Context()))
+	case s.faulty() != nil:
+		retryLater(http.StatusServiceUnavailable, s.faulty(), 5).write(w, requestID(r.Context()))
 	case s.events.Ping(ctx) != nil:
 		// recommendations still work, but another instance may be able to store events
 		retryLater(http.StatusServiceUnavailable, errors.New("event log does not answer"), 1).
@@ -245,6 +292,7 @@ type caller struct {
 	id        string // of the request
 	token     string // its name
 	operation string
+	decoded   func() // the body is decoded: others may have its place
 }
 
 type callerKey struct{}
@@ -252,7 +300,7 @@ type callerKey struct{}
 func callerOf(ctx context.Context) *caller {
 	c, _ := ctx.Value(callerKey{}).(*caller)
 	if c == nil {
-		c = &caller{}
+		c = &caller{decoded: func() {}}
 	}
 	return c
 }
@@ -263,9 +311,9 @@ func requestID(ctx context.Context) string { return callerOf(ctx).id }
 func (s *Service) instrument(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := time.Now()
-		c := &caller{id: clientRequestID(r), operation: "other"}
+		c := &caller{id: clientRequestID(r), operation: "other", decoded: func() {}}
 		r = r.WithContext(context.WithValue(r.Context(), callerKey{}, c))
-		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+		r.Body = http.MaxBytesReader(w, r.Body, s.bodyLimit(r.URL.Path))
 		record := &recorder{ResponseWriter: w}
 		h := w.Header()
 		h.Set("X-Request-Id", c.id)
@@ -347,7 +395,8 @@ func (s *Service) admit(r *http.Request, need Scope) *problem {
 	if s.o.Tokens == nil {
 		return nil
 	}
-	secret, given := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	scheme, secret, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	secret, given := strings.TrimSpace(secret), strings.EqualFold(scheme, "Bearer")
 	if cookie, err := r.Cookie(tokenCookie); !given && err == nil {
 		secret, given = cookie.Value, true
 	}

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"sync"
@@ -57,9 +58,9 @@ type Job struct {
 type JobRequest struct {
 	// Kind is retrain, to learn from the dataset and the log, or evaluate, to measure a model on held-out pairs.
 	Kind      string `json:"kind" enum:"retrain,evaluate" doc:"retrain on the dataset and the log, or evaluate a model"`
-	Method    string `json:"method,omitempty" doc:"retrain: training method; default: that of the live model"`
+	Method    string `json:"method,omitempty" maxLength:"64" doc:"retrain: method; default: that of the live model"`
 	TrainOnly bool   `json:"trainOnly,omitempty" doc:"retrain: train without deploying"`
-	Model     string `json:"model,omitempty" doc:"evaluate: digest; default: the live model"`
+	Model     string `json:"model,omitempty" maxLength:"64" doc:"evaluate: digest; default: the live model"`
 	// Keep is the old name of TrainOnly.
 	Keep bool `json:"keep,omitempty" deprecated:"true" doc:"old name of trainOnly"`
 }
@@ -73,7 +74,8 @@ var errQueue = errors.New("too many jobs in the queue")
 const (
 	maxQueued = 8
 	keptJobs  = 50
-	maxBegun  = 2 // a job is not started again after so many crashes of the service
+	maxDigest = 64 // characters of a model's name
+	maxBegun  = 2  // a job is not started again after so many crashes of the service
 )
 
 // jobs runs background work. Queued jobs, and a job in progress when the service stopped, are run after a restart.
@@ -86,7 +88,7 @@ type jobs struct {
 	mu    sync.Mutex
 	all   []*queuedJob // the oldest first
 	next  int
-	queue chan *queuedJob
+	added chan struct{} // holds a token when a job was queued
 }
 
 // queuedJob is a job and a channel for those who wait for its changes.
@@ -99,7 +101,7 @@ type queuedJob struct {
 
 // openJobs reads the jobs of the last run of the service, if there was one.
 func openJobs(path string, now func() time.Time, log *slog.Logger) (*jobs, error) {
-	j := &jobs{path: path, now: now, log: log, queue: make(chan *queuedJob, maxQueued)}
+	j := &jobs{path: path, now: now, log: log, added: make(chan struct{}, 1)}
 	raw, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return j, nil
@@ -131,12 +133,7 @@ func openJobs(path string, now func() time.Time, log *slog.Logger) (*jobs, error
 		if w.Begun > 0 {
 			log.Info("job restarted: the service stopped during it", "job", w.ID, "kind", w.Kind)
 		}
-		select {
-		case j.queue <- w:
-			w.State, w.Phase, w.Done, w.Started = JobQueued, "", 0, nil
-		default:
-			j.finish(w, errQueue)
-		}
+		w.State, w.Phase, w.Done, w.Started = JobQueued, "", 0, nil
 	}
 	return j, nil
 }
@@ -150,7 +147,7 @@ func (j *jobs) save() error {
 	for k, w := range j.all {
 		kept[k] = w.Job
 	}
-	return atomicfile.Write(j.path, func(w io.Writer) error {
+	return atomicfile.WritePrivate(j.path, func(w io.Writer) error {
 		e := json.NewEncoder(w)
 		e.SetIndent("", "  ")
 		return e.Encode(kept)
@@ -170,7 +167,13 @@ func (j *jobs) add(r JobRequest, planned bool) (Job, error) {
 	defer j.mu.Unlock()
 	w := &queuedJob{Job: Job{ID: strconv.Itoa(j.next + 1), Kind: r.Kind, Request: r, Order: &r, State: JobQueued,
 		Queued: j.now().UTC(), Planned: planned}, changed: make(chan struct{})}
-	if len(j.queue) == cap(j.queue) {
+	queued := 0
+	for _, other := range j.all {
+		if other.State == JobQueued {
+			queued++
+		}
+	}
+	if queued >= maxQueued {
 		return Job{}, errQueue
 	}
 	j.all = append(j.all, w)
@@ -179,7 +182,10 @@ func (j *jobs) add(r JobRequest, planned bool) (Job, error) {
 		return Job{}, fmt.Errorf("saving the job: %w", err)
 	}
 	j.next++
-	j.queue <- w // does not block: only add fills the queue
+	select {
+	case j.added <- struct{}{}:
+	default:
+	}
 	if spare := len(j.all) - keptJobs; spare > 0 {
 		j.all = slices.DeleteFunc(j.all, func(w *queuedJob) bool {
 			old := spare > 0 && w.Ended != nil
@@ -279,14 +285,28 @@ func (j *jobs) finish(w *queuedJob, err error) {
 
 // run performs one job after the other until the context ends.
 func (j *jobs) run(ctx context.Context, perform jobFunc) {
-	for {
+	for ctx.Err() == nil {
+		if w := j.first(); w != nil {
+			j.runOne(ctx, w, perform)
+			continue
+		}
 		select {
 		case <-ctx.Done():
-			return
-		case w := <-j.queue:
-			j.runOne(ctx, w, perform)
+		case <-j.added:
 		}
 	}
+}
+
+// first returns the job that has been queued the longest, or nil.
+func (j *jobs) first() *queuedJob {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, w := range j.all {
+		if w.State == JobQueued {
+			return w
+		}
+	}
+	return nil
 }
 
 // jobPriority is the priority of jobs. Tests, which wait for them, leave it as it is.
@@ -313,6 +333,7 @@ func (j *jobs) runOne(ctx context.Context, w *queuedJob, perform jobFunc) {
 		// The priority of a thread cannot be raised again, so the thread ends with the goroutine.
 		runtime.LockOSThread()
 		jobPriority()
+		debug.SetPanicOnFault(true) // a job that cannot read its vectors fails alone
 		defer func() {
 			if p := recover(); p != nil {
 				ended <- fmt.Errorf("job panicked: %v", p)

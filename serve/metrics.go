@@ -19,6 +19,7 @@ type metrics struct {
 	alarm       prometheus.Gauge
 	alarms      prometheus.Counter
 	seq         prometheus.Gauge
+	vectorsLost prometheus.Gauge
 }
 
 func newMetrics() *metrics {
@@ -47,9 +48,11 @@ func newMetrics() *metrics {
 			Help: "Drift alarms."}),
 		seq: prometheus.NewGauge(prometheus.GaugeOpts{Name: "unseen_log_read_seq",
 			Help: "Last event of the log that was counted."}),
+		vectorsLost: prometheus.NewGauge(prometheus.GaugeOpts{Name: "unseen_vectors_lost",
+			Help: "1 after vectors could not be read: the service must be restarted."}),
 	}
 	m.registry.MustRegister(m.requests, m.seconds, m.recommended, m.shed, m.limited, m.panics, m.events, m.share,
-		m.alarm, m.alarms, m.seq,
+		m.alarm, m.alarms, m.seq, m.vectorsLost,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }

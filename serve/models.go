@@ -1,8 +1,11 @@
 package serve
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -72,12 +75,13 @@ type registry struct {
 	folder string
 	keep   int
 
-	mu sync.Mutex
-	r  registryState
+	mu    sync.Mutex
+	r     registryState
+	saved []byte // the content of registry.json
 }
 
 func openRegistry(folder string, keep int) (*registry, error) {
-	if err := os.MkdirAll(folder, 0o755); err != nil {
+	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return nil, err
 	}
 	g := &registry{folder: folder, keep: keep}
@@ -91,8 +95,30 @@ func openRegistry(folder string, keep int) (*registry, error) {
 	if err := json.Unmarshal(raw, &g.r); err != nil {
 		return nil, fmt.Errorf("%s is damaged: %w; move it away to start over with the first model", g.file(), err)
 	}
+	g.saved = raw
 	g.r.ABTest, g.r.Trial = cmp.Or(g.r.ABTest, g.r.Trial), nil
+	if name, ok := g.r.foreignName(); ok {
+		return nil, fmt.Errorf("%s names the model %q, which is no SHA-256; move it away to start over with the first "+
+			"model", g.file(), clip(name))
+	}
 	return g, nil
+}
+
+// foreignName returns a name of a model that is not its digest, which could lead out of the folder.
+func (r *registryState) foreignName() (string, bool) {
+	names := append([]string{r.Current, r.Naive}, r.Previous...)
+	for _, e := range r.Models {
+		names = append(names, e.Digest, e.Parent)
+	}
+	if r.ABTest != nil {
+		names = append(names, r.ABTest.A, r.ABTest.B)
+	}
+	for _, name := range names {
+		if raw, err := hex.DecodeString(name); name != "" && (err != nil || len(raw) != sha256.Size) {
+			return name, true
+		}
+	}
+	return "", false
 }
 
 func (g *registry) file() string { return filepath.Join(g.folder, "registry.json") }
@@ -130,6 +156,13 @@ func (g *registry) find(digest string) (ModelEntry, error) {
 	return found[0], nil
 }
 
+// has reports whether a model is registered.
+func (g *registry) has(digest string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.ContainsFunc(g.r.Models, func(e ModelEntry) bool { return e.Digest == digest })
+}
+
 // change edits the state and saves it; after an error nothing has changed.
 func (g *registry) change(edit func(*registryState) error) error {
 	g.mu.Lock()
@@ -140,13 +173,16 @@ func (g *registry) change(edit func(*registryState) error) error {
 		return err
 	}
 	dropped := next.trim(g.keep)
-	err := atomicfile.Write(g.file(), func(w io.Writer) error {
-		e := json.NewEncoder(w)
-		e.SetIndent("", "  ")
-		return e.Encode(next)
-	})
+	raw, err := json.MarshalIndent(next, "", "  ")
 	if err != nil {
 		return err
+	}
+	if raw = append(raw, '\n'); !bytes.Equal(raw, g.saved) { // a full disk is no reason not to start
+		err := atomicfile.WritePrivate(g.file(), func(w io.Writer) error { _, err := w.Write(raw); return err })
+		if err != nil {
+			return err
+		}
+		g.saved = raw
 	}
 	g.r = next
 	for _, digest := range dropped {
@@ -187,7 +223,7 @@ func (g *registry) adopt(ctx context.Context, path string) (string, error) {
 	if have, err := exists(into); have || err != nil {
 		return digest, err
 	}
-	return digest, atomicfile.Write(into, func(w io.Writer) error {
+	return digest, atomicfile.WritePrivate(into, func(w io.Writer) error {
 		file, err := os.Open(path)
 		if err != nil {
 			return err
@@ -228,5 +264,5 @@ func (g *registry) adoptEvaluation(path, digest string) error {
 	if e.Kind != evaluate.EvaluationKind || e.Panel == nil || e.Model != digest {
 		return fmt.Errorf("%s.evaluation.json is of another model (this one has SHA-256 %.12s…)", path, digest)
 	}
-	return atomicfile.WriteBytes(into, raw)
+	return atomicfile.WritePrivate(into, func(w io.Writer) error { _, err := w.Write(raw); return err })
 }

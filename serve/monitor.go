@@ -7,9 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"os"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -32,6 +35,7 @@ type monitor struct {
 	drift    *loop.Drift
 	list     []store.LogEvent // shown together, not counted yet
 	forecast *loop.Forecast
+	readers  readerFields
 	dirty    bool
 }
 
@@ -53,11 +57,14 @@ type monitorState struct {
 // recentItems is the number of items in the live share.
 const recentItems = 5000
 
-// maxModels limits the models that are counted separately.
-const maxModels = 100
-
-// maxTallied limits the sources that a model's rates are clustered by; later ones count in the sums only.
-const maxTallied = 200_000
+// Limits of what is counted, whatever clients send. Only registered models have counts, and only nodes of the network
+// and texts are sources of them.
+const (
+	maxTallied  = 200_000  // sources that a model's rates are clustered by; later ones count in the sums only
+	maxTexts    = 256      // clusters of new texts, and of new people
+	maxSaved    = 64 << 20 // bytes of the saved state; the log gives a larger one again
+	otherModels = "others" // models that are not registered
+)
 
 // tally counts what became of one model's lists, source by source.
 type tally struct {
@@ -102,6 +109,9 @@ func openMonitor(path string, s *Service) (*monitor, error) {
 	case errors.Is(err, os.ErrNotExist):
 	case err != nil:
 		return nil, err
+	case len(raw) > maxSaved:
+		s.o.Log.Warn("saved counts are too large; reading the log again from its beginning", "file", path,
+			"bytes", len(raw))
 	default:
 		if err := json.Unmarshal(raw, &w.monitorState); err != nil {
 			return nil, fmt.Errorf("%s is damaged: %w; remove it to read the log again from its beginning", path, err)
@@ -139,7 +149,7 @@ func (w *monitor) wake() {
 
 // run follows the log until the context ends. First it computes what to expect.
 func (w *monitor) run(ctx context.Context) {
-	if err := w.expect(ctx); err != nil && ctx.Err() == nil {
+	if err := w.service.surviving(func() error { return w.expect(ctx) }); err != nil && ctx.Err() == nil {
 		w.service.o.Log.Error("drift monitoring is off", "error", err)
 	}
 	tick := time.NewTicker(time.Second)
@@ -169,7 +179,7 @@ func (w *monitor) expect(ctx context.Context) error {
 	current := w.service.live.Load().current
 	forecast, err := loop.NewForecast(ctx, current.Model(), current.Graph(),
 		loop.ForecastSettings{Replicates: 50, Sources: 100, Targets: 100, Threads: 1, Seed: 1})
-	// a model without propensities has no forecast, and no list of a shop stays in a field if nobody shares one
+	// a model without propensities has no forecast, nor has a shop without fields
 	if err != nil && !errors.Is(err, loop.ErrModel) && !(errors.Is(err, loop.ErrGraph) && current.Graph().TwoSided()) {
 		return err
 	}
@@ -210,8 +220,9 @@ func expectedShares(ctx context.Context, e *loadedModel, explore, margin float64
 		byField[g.Field(i)] = append(byField[g.Field(i)], i)
 	}
 	var bands []loop.ExpectedShare
+	own := g.OwnFields()
 	for f, nodes := range byField {
-		if uint16(f) == graph.UnknownField || len(nodes) < 2 {
+		if uint16(f) == graph.UnknownField || own[f] == graph.UnknownField || len(nodes) < 2 {
 			continue
 		}
 		var n, sum, squares float64
@@ -226,7 +237,7 @@ func expectedShares(ctx context.Context, e *loadedModel, explore, margin float64
 			}
 			same := 0.
 			for _, item := range list.Items {
-				if g.Field(item.Node) == uint16(f) {
+				if g.Field(item.Node) == own[f] {
 					same++
 				}
 			}
@@ -259,13 +270,13 @@ func (w *monitor) follow(ctx context.Context) error {
 			w.count(e)
 			w.Seq = e.Seq
 		}
-		if len(page) < store.MaxPage {
+		if len(page) == 0 {
 			w.flush() // the last list is complete
 		}
 		w.dirty = w.dirty || len(page) > 0
 		w.publish()
 		w.mu.Unlock()
-		if len(page) < store.MaxPage {
+		if len(page) == 0 {
 			return nil
 		}
 	}
@@ -273,15 +284,19 @@ func (w *monitor) follow(ctx context.Context) error {
 
 // count counts one event. w is locked.
 func (w *monitor) count(e store.LogEvent) {
-	name := e.Model
-	if w.Models[name] == nil && len(w.Models) >= maxModels { // clients may send any name
-		name = "others"
+	source, known := w.cluster(e.Source)
+	if known {
+		name := e.Model
+		if !w.service.models.has(name) { // clients may send any name
+			name, source = otherModels, ""
+		}
+		if w.Models[name] == nil {
+			w.forgetModels()
+			w.Models[name] = &tally{}
+		}
+		w.Models[name].add(e.Kind, source)
+		w.countABTest(e, source)
 	}
-	if w.Models[name] == nil {
-		w.Models[name] = &tally{}
-	}
-	w.Models[name].add(e)
-	w.countABTest(e)
 	if e.Kind == store.Shown {
 		if n := len(w.list); n > 0 && (w.list[n-1].List != e.List || w.list[n-1].Source != e.Source || n >= MaxList) {
 			w.flush()
@@ -290,9 +305,48 @@ func (w *monitor) count(e store.LogEvent) {
 	}
 }
 
+// cluster returns the key that a source is counted by, and whether it is known: a node, or a text or a person that
+// Recommend gave a name to.
+func (w *monitor) cluster(source string) (key string, known bool) {
+	g := w.service.Graph()
+	if i, ok := g.Index(source); ok {
+		return g.ID(i), true // the graph's text: the event's may be a part of a larger one
+	}
+	for _, kind := range []string{textSource, historySource} {
+		if hash, ok := strings.CutPrefix(source, kind); ok && len(hash) == 16 {
+			if n, err := strconv.ParseUint(hash, 16, 64); err == nil {
+				return fmt.Sprintf("%s%02x", kind, n%maxTexts), true
+			}
+		}
+	}
+	return "", false
+}
+
+// forgetModels removes the counts of models that are not registered any more.
+func (w *monitor) forgetModels() {
+	for _, all := range []map[string]*tally{w.Models, w.Arms} {
+		maps.DeleteFunc(all, func(name string, _ *tally) bool {
+			return name != otherModels && !w.service.models.has(name)
+		})
+	}
+}
+
+// prune removes what older versions counted: models that are not registered, and sources that do not exist.
+func (w *monitor) prune() {
+	w.forgetModels()
+	for _, all := range []map[string]*tally{w.Models, w.Arms} {
+		for name, t := range all {
+			maps.DeleteFunc(t.Sources, func(source string, _ *[3]int32) bool {
+				key, known := w.cluster(source)
+				return name == otherModels || !known || key != source
+			})
+		}
+	}
+}
+
 // countABTest counts an event of the running A/B test: one after its start, of the model that its source is assigned
 // to. So earlier lists, which everybody was shown, count for neither arm.
-func (w *monitor) countABTest(e store.LogEvent) {
+func (w *monitor) countABTest(e store.LogEvent, source string) {
 	line := w.service.live.Load()
 	if line.abTest == nil || e.Seq <= line.abTest.Seq {
 		return
@@ -306,18 +360,18 @@ func (w *monitor) countABTest(e store.LogEvent) {
 	if w.Arms[e.Model] == nil {
 		w.Arms[e.Model] = &tally{}
 	}
-	w.Arms[e.Model].add(e)
+	w.Arms[e.Model].add(e.Kind, source)
 }
 
-// add counts an event.
-func (t *tally) add(e store.LogEvent) {
+// add counts an event of a source, or of none.
+func (t *tally) add(happened store.Kind, source string) {
 	if t.Sources == nil {
 		t.Sources = map[string]*[3]int32{}
 	}
-	of := t.Sources[e.Source]
-	if of == nil && len(t.Sources) < maxTallied {
+	of := t.Sources[source]
+	if of == nil && source != "" && len(t.Sources) < maxTallied {
 		of = new([3]int32)
-		t.Sources[e.Source] = of
+		t.Sources[source] = of
 	}
 	count := func(all *int64, kind int) {
 		*all++
@@ -325,7 +379,7 @@ func (t *tally) add(e store.LogEvent) {
 			of[kind]++
 		}
 	}
-	switch e.Kind {
+	switch happened {
 	case store.Shown:
 		count(&t.Shown, 0)
 	case store.Clicked:
@@ -333,6 +387,24 @@ func (t *tally) add(e store.LogEvent) {
 	case store.Linked:
 		count(&t.Linked, 2)
 	}
+}
+
+// readerFields is which fields of a graph have sources, and the field of targets that counts as the own one of each.
+type readerFields struct {
+	of  *graph.Graph
+	has []bool
+	own []uint16
+}
+
+// readersOf returns them; they are kept for the next call. w is locked.
+func (w *monitor) readersOf(g *graph.Graph) readerFields {
+	if w.readers.of != g {
+		w.readers = readerFields{g, make([]bool, g.FieldCount()), g.OwnFields()}
+		for _, i := range g.Sources() {
+			w.readers.has[g.Field(i)] = true
+		}
+	}
+	return w.readers
 }
 
 // flush counts the items that were shown together. w is locked.
@@ -348,6 +420,7 @@ func (w *monitor) flush() {
 		return // a new text, or a node without a field
 	}
 	field := g.Field(i)
+	own := w.readersOf(g).own[field]
 	name := g.FieldName(field)
 	counts := w.Fields[name]
 	if counts == nil {
@@ -360,8 +433,12 @@ func (w *monitor) flush() {
 		if !ok {
 			continue
 		}
-		shown = append(shown, loop.ShownItem{Source: field, Target: g.Field(j), Probability: e.Probability})
-		same := g.Field(j) == field
+		same := g.Field(j) == own
+		target := g.Field(j)
+		if same {
+			target = field
+		}
+		shown = append(shown, loop.ShownItem{Source: field, Target: target, Probability: e.Probability})
 		w.Shown++
 		counts[0]++
 		if same {
@@ -405,6 +482,9 @@ func (w *monitor) alarmed() bool {
 
 // alarming returns the sentence of the latest alarm while it is on, or "".
 func (w *monitor) alarming() string {
+	if w.service.lost.Load() {
+		return ErrVectors.Error()
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !w.alarmed() {
@@ -454,7 +534,7 @@ func (w *monitor) save() error {
 				return err
 			}
 		}
-		return atomicfile.Write(w.path, func(out io.Writer) error { return json.NewEncoder(out).Encode(state) })
+		return atomicfile.WritePrivate(w.path, func(out io.Writer) error { return json.NewEncoder(out).Encode(state) })
 	}()
 	if err != nil {
 		w.mu.Lock()
@@ -549,6 +629,7 @@ func (w *monitor) trend() []TrendPoint {
 // LoopField is one field's share and its expected range.
 type LoopField struct {
 	Field   string        `json:"field"`
+	Own     string        `json:"own,omitempty" doc:"the targets' field that counts as its own, where it is another"`
 	Shown   int64         `json:"shown"`
 	Share   float64       `json:"share"`
 	Low     *float64      `json:"low,omitempty" doc:"expected range"`
@@ -576,11 +657,15 @@ func (s *Service) Loop() LoopStatus {
 	out.Recent, out.Items = w.recent()
 	out.Low, out.High = wilson(out.Recent*float64(out.Items), float64(out.Items))
 	var low, high, banded float64
+	readers := w.readersOf(g)
 	for f := range g.FieldCount() {
-		if uint16(f) == graph.UnknownField {
+		if uint16(f) == graph.UnknownField || g.TwoSided() && !readers.has[f] {
 			continue
 		}
 		one := LoopField{Field: g.FieldName(uint16(f))}
+		if own := readers.own[f]; own != uint16(f) && own != graph.UnknownField {
+			one.Own = g.FieldName(own)
+		}
 		if counts := w.Fields[one.Field]; counts != nil {
 			one.Shown, one.Share = counts[0], float64(counts[1])/float64(max(counts[0], 1))
 		}

@@ -19,7 +19,7 @@ func TestSaveHoldsNoLock(t *testing.T) {
 		w := &monitor{path: filepath.Join(t.TempDir(), "watch.json"), dirty: true}
 		w.Models = map[string]*tally{"model": {}}
 		for k := range 300_000 {
-			w.Models["model"].add(store.LogEvent{Kind: store.Shown, Source: fmt.Sprint("source-", k)})
+			w.Models["model"].add(store.Shown, fmt.Sprint("source-", k))
 		}
 		saved := make(chan error, 1)
 		began := time.Now()

@@ -163,7 +163,7 @@ func (s *Service) sitePages(mux *http.ServeMux, api huma.API) {
 			}
 		}
 		http.SetCookie(w, &http.Cookie{Name: tokenCookie, Value: secret, Path: s.at("/"), HttpOnly: true,
-			SameSite: http.SameSiteStrictMode, Secure: r.TLS != nil, MaxAge: 12 * 3600})
+			SameSite: http.SameSiteStrictMode, Secure: overTLS(r), MaxAge: 12 * 3600})
 		http.Redirect(w, r, s.at("/"), http.StatusSeeOther)
 	})
 	s.assets(mux)

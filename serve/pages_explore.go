@@ -20,13 +20,15 @@ func (p *site) explore() {
 	p.read("GET /{$}", "page-start", func(w http.ResponseWriter, r *http.Request) error {
 		const most = 20
 		q, field := clean(r.URL.Query().Get("q"), 200), clean(r.URL.Query().Get("field"), 200)
-		content := map[string]any{"Q": q, "Field": field}
+		g := s.Graph()
+		content := map[string]any{"Q": q, "Field": field, "Sides": g.TwoSided(), "Sources": len(g.Sources()),
+			"Targets": len(g.Targets()), "Vectors": g.Vectors() != nil}
 		var found NodePage
 		var err error
 		if q == "" && field == "" { // new nodes have the most hidden links
 			hidden := s.hiddenFrom(r.Context(), most/2)
 			content["Hidden"] = hidden
-			found = newest(s.Graph(), cmp.Or(len(hidden), most))
+			found = newest(g, cmp.Or(len(hidden), most))
 		} else if found, err = s.Search(r.Context(), q, field, 0, most); err != nil {
 			return err
 		}
@@ -60,7 +62,8 @@ func (p *site) explore() {
 	p.read("POST /text", "page-text", text) // a long text does not fit into a URL
 }
 
-// newest returns the newest sources, the latest first; without times, the last ones.
+// newest returns the newest sources, the latest first; of people and items, those who linked last. Without times it
+// returns the last ones.
 func newest(g *graph.Graph, most int) NodePage {
 	type dated struct {
 		at   int64
@@ -70,7 +73,9 @@ func newest(g *graph.Graph, most int) NodePage {
 	var first []dated // sorted
 	for _, i := range g.Sources() {
 		one := dated{math.MinInt64, i}
-		if t, known := g.Time(i); known {
+		if times := g.OutTimes(i); g.TwoSided() && len(times) > 0 {
+			one.at = slices.Max(times)
+		} else if t, known := g.Time(i); known {
 			one.at = t.Unix()
 		}
 		if len(first) == most && later(one, first[most-1]) > 0 {

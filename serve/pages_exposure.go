@@ -6,6 +6,7 @@ import (
 	"math"
 	"net/http"
 	"slices"
+	"strings"
 
 	"unseen/evaluate"
 	"unseen/fit"
@@ -67,6 +68,8 @@ type exposurePage struct {
 type heatMap struct {
 	Rows    []string   `json:"rows"`    // fields of sources
 	Columns []string   `json:"columns"` // fields of targets
+	Turned  bool       `json:"turned"`  // rows are fields of targets, and columns of sources
+	Most    float64    `json:"most"`    // π̂ of the darkest colour
 	Cells   []heatCell `json:"cells"`
 }
 
@@ -95,7 +98,7 @@ const (
 )
 
 // largest returns the places of the fields with most of some nodes, in ascending order. Of people and items, a field
-// of the other side has none and is left out.
+// of the other side has none and is left out, and they are ordered by name: with many categories, one is looked up.
 func largest(g *graph.Graph, of []int32, fields []string, most int) []int {
 	nodes := map[string]int{}
 	for _, i := range of {
@@ -110,7 +113,17 @@ func largest(g *graph.Graph, of []int32, fields []string, most int) []int {
 	slices.SortStableFunc(places, func(a, b int) int { return cmp.Compare(nodes[fields[b]], nodes[fields[a]]) })
 	places = places[:min(len(places), most)]
 	slices.Sort(places)
+	if g.TwoSided() {
+		slices.SortStableFunc(places, func(a, b int) int { return compareNames(fields[a], fields[b]) })
+	}
 	return places
+}
+
+// compareNames compares names, and the numbers that they end with by their size: segment 9 comes before segment 10.
+func compareNames(a, b string) int {
+	const digits = "0123456789"
+	x, y := strings.TrimRight(a, digits), strings.TrimRight(b, digits)
+	return cmp.Or(cmp.Compare(x, y), cmp.Compare(len(a), len(b)), cmp.Compare(a, b))
 }
 
 // cells joins π̂ of every field pair with the doctor's finding about it.
@@ -154,6 +167,7 @@ func (e *exposurePage) cells(g *graph.Graph) {
 			}
 		}
 	}
+	e.Map.fit()
 	slices.SortStableFunc(e.Cells, func(a, b exposureCell) int { return cmp.Compare(b.Value, a.Value) })
 	if e.More = len(e.Cells) - mostCells; e.More > 0 {
 		e.Cells = e.Cells[:mostCells]
@@ -175,6 +189,27 @@ func (e *exposurePage) cells(g *graph.Graph) {
 				f.Set.Ratio.High)
 		}
 		e.Strong += "."
+	}
+}
+
+// fit makes the map readable: few columns rather than few rows, so that it fits on a narrow screen, and colours up to
+// the least round number that no cell exceeds.
+func (m *heatMap) fit() {
+	largest := 0.
+	for _, c := range m.Cells {
+		largest = max(largest, c.Value)
+	}
+	for _, m.Most = range []float64{.01, .02, .03, .05, .1, .2, .3, .5, .7, 1} {
+		if m.Most >= largest {
+			break
+		}
+	}
+	if len(m.Columns) <= len(m.Rows) {
+		return
+	}
+	m.Turned, m.Rows, m.Columns = true, m.Columns, m.Rows
+	for k, c := range m.Cells {
+		m.Cells[k].Row, m.Cells[k].Column = c.Column, c.Row
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -65,6 +66,7 @@ func (p *site) loop() {
 func (p *site) live(content map[string]any) {
 	l := p.s.Loop()
 	content["Loop"], content["Fields"], content["Words"] = l, fieldRows(l), l.words()
+	content["Apart"] = slices.ContainsFunc(l.Fields, func(f LoopField) bool { return f.Own != "" })
 }
 
 // simulationMethods describe the methods of the simulation.

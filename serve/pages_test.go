@@ -14,6 +14,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -323,7 +324,8 @@ func TestReading(t *testing.T) {
 		t.Errorf("%v: a formula: %s", err, raw)
 	}
 	if raw := string(readingBibTeX(append(nasty, nasty...))); strings.Count(raw, "@misc") != 1 ||
-		!strings.Contains(raw, `50\% \{of\} \textbackslash{}it \& \#2`) || !strings.Contains(raw, "year = {2020}") {
+		!strings.Contains(raw, `50\% \textbraceleft{}of\textbraceright{} \textbackslash{}it \& \#2`) ||
+		!strings.Contains(raw, "year = {2020}") {
 		t.Errorf("bibtex: %s", raw)
 	}
 	if got := slug("Materials Science / Ümlaut"); got != "materials-science-mlaut" {
@@ -464,5 +466,24 @@ func TestTheNewest(t *testing.T) {
 		if got != want {
 			t.Errorf("the newest %d are %s, want %s", most, got, want)
 		}
+	}
+}
+
+// A map has few columns, the colours of its values, and its names in order.
+func TestHeatMapFits(t *testing.T) {
+	t.Parallel()
+	m := heatMap{Rows: []string{"s"}, Columns: []string{"a", "b"},
+		Cells: []heatCell{{Value: .02}, {Column: 1, Value: .04}}}
+	if m.fit(); !m.Turned || len(m.Columns) != 1 || m.Cells[1].Row != 1 || m.Cells[1].Column != 0 || m.Most != .05 {
+		t.Errorf("%+v", m)
+	}
+	m = heatMap{Rows: []string{"a", "b"}, Columns: []string{"a", "b"}, Cells: []heatCell{{Value: .9}}}
+	if m.fit(); m.Turned || m.Most != 1 {
+		t.Errorf("%+v", m)
+	}
+	names := []string{"segment 10", "books", "segment 9", "books 2"}
+	slices.SortFunc(names, compareNames)
+	if got := strings.Join(names, ","); got != "books,books 2,segment 9,segment 10" {
+		t.Error(got)
 	}
 }

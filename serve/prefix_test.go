@@ -32,7 +32,8 @@ func TestPrefixIsKept(t *testing.T) {
 	if _, err := s.WaitJob(t.Context(), job.ID); err != nil {
 		t.Fatal(err)
 	}
-	want[RecommendResponse](c, 200, "GET", "/lab/recs/api/v1/recommendations?node=p9&log=true", nil)
+	want[RecommendResponse](c, 200, "POST", "/lab/recs/api/v1/recommendations",
+		RecommendRequest{Node: "p9", Log: true})
 	seen, nodes := map[string]bool{}, 0
 	queue := []string{"/lab/recs/", "/lab/recs/login", "/lab/recs/alarm", "/lab/recs/loop/live",
 		"/lab/recs/text?text=x", "/lab/recs/node/nobody"}

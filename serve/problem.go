@@ -84,13 +84,19 @@ func (s *Service) problem(err error) (_ *problem, known bool) {
 		return p, true
 	case errors.As(err, &busy):
 		return retryLater(http.StatusServiceUnavailable, err, busy.Wait.Seconds()), true
+	case errors.Is(err, ErrVectors), isFault(err):
+		s.vectorsLost()
+		return retryLater(http.StatusServiceUnavailable, ErrVectors, 30), true
+	case errors.Is(err, store.ErrFull), isFull(err):
+		return newProblem(http.StatusInsufficientStorage, hint.Wrap(fmt.Errorf("disk is full: %w", err),
+			"free space, then send the request again; nothing that was acknowledged is lost")), true
 	case errors.Is(err, ErrClosed):
 		return retryLater(http.StatusServiceUnavailable, ErrClosed, 1), true
 	case errors.Is(err, errTooMany):
 		return retryLater(http.StatusServiceUnavailable, errTooMany, 1), true
 	case errors.Is(err, errQueue):
 		return retryLater(http.StatusTooManyRequests, errQueue, 30), true
-	case errors.Is(err, store.ErrUnavailable), errors.Is(err, store.ErrFull), errors.Is(err, store.ErrClosed):
+	case errors.Is(err, store.ErrUnavailable), errors.Is(err, store.ErrClosed):
 		return retryLater(http.StatusServiceUnavailable, err, 5), true
 	case errors.Is(err, recommend.ErrNothing), errors.Is(err, recommend.ErrQuery):
 		return newProblem(http.StatusUnprocessableEntity, err), true

@@ -151,13 +151,19 @@ func (s *Service) Recommend(ctx context.Context, r RecommendRequest) (_ *Recomme
 	return a, nil
 }
 
+// What the log calls a source that is not a node: one of these and the first bytes of a hash.
+const (
+	textSource    = "text:"
+	historySource = "history:"
+)
+
 // logShown logs all items of a list as shown.
 func (s *Service) logShown(ctx context.Context, r RecommendRequest, a *RecommendResponse) (int, error) {
 	source := r.Node
 	if source == "" { // not a node: it is logged but not learned from
-		kind, of := "text:", r.Title+"\x00"+r.Text
+		kind, of := textSource, r.Title+"\x00"+r.Text
 		if r.History != nil {
-			kind, of = "history:", strings.Join(r.History, "\x00")
+			kind, of = historySource, strings.Join(r.History, "\x00")
 		}
 		sum := sha256.Sum256([]byte(of))
 		source = kind + hex.EncodeToString(sum[:8])

@@ -36,11 +36,16 @@ func (s *Service) perform(ctx context.Context, r JobRequest, update func(func(*J
 	return fmt.Errorf("unknown kind of job %q", r.Kind)
 }
 
+// serviceLog is what the log says of pairs, in the order of their first event.
+type serviceLog struct {
+	sample.ExposureLog
+	linkedAt []int64 // when a pair was first clicked or linked; graph.NoTime where it was not
+}
+
 // readLog reads the log up to an event: what was shown, and what was clicked or linked. A click counts as a link.
-// Pairs are in the order of their first event.
-func (s *Service) readLog(ctx context.Context, upTo int64) (*sample.ExposureLog, error) {
+func (s *Service) readLog(ctx context.Context, upTo int64) (*serviceLog, error) {
 	g := s.net.Graph()
-	log := &sample.ExposureLog{}
+	log := &serviceLog{}
 	at := map[[2]int32]int{}
 	for e, err := range store.All(ctx, s.events, 0) {
 		if err != nil {
@@ -60,8 +65,14 @@ func (s *Service) readLog(ctx context.Context, upTo int64) (*sample.ExposureLog,
 			at[[2]int32{i, j}] = k
 			log.Source, log.Target = append(log.Source, i), append(log.Target, j)
 			log.Exposed, log.Linked = append(log.Exposed, true), append(log.Linked, false)
+			log.linkedAt = append(log.linkedAt, graph.NoTime)
 		}
-		log.Linked[k] = log.Linked[k] || e.Kind != store.Shown
+		if e.Kind == store.Shown {
+			continue
+		}
+		if at := e.At.Unix(); !log.Linked[k] || at < log.linkedAt[k] {
+			log.Linked[k], log.linkedAt[k] = true, at
+		}
 	}
 	return log, nil
 }
@@ -79,36 +90,39 @@ func (s *Service) trainingData(ctx context.Context, origin sample.Origin, method
 	g, log := s.net.Graph(), s.net.Log()
 	origin.Files = s.net.Files()
 	note := "retrained on the log"
+	var offered *sample.ExposureLog
 	if upTo > 0 {
 		shown, err := s.readLog(ctx, upTo)
 		if err != nil {
 			return nil, err
 		}
 		if len(shown.Source) > 0 {
-			if method == "naive" {
+			switch {
+			case method == "naive":
 				if g, err = withLinks(g, shown); err != nil {
 					return nil, err
 				}
-			} else {
-				if log != nil && origin.Plan.Log != sample.Ignored {
-					note = "retrained on the service's log instead of the dataset's exposures"
-				}
-				origin.Plan.Log, log = sample.Offered, shown
+			case log != nil && origin.Plan.Log != sample.Ignored && origin.Plan.Log != sample.Offered:
+				note = "retrained on the dataset's exposures and the service's log"
+				offered = &shown.ExposureLog
+			default:
+				origin.Plan.Log, log = sample.Offered, &shown.ExposureLog
 			}
 		}
 	}
 	if method == "naive" {
 		origin.Plan.Log, log = sample.Ignored, nil
 	}
-	prepared, err := sample.Prepare(ctx, g, sample.Options{Origin: origin, Log: log, Threads: 1})
+	prepared, err := sample.Prepare(ctx, g, sample.Options{Origin: origin, Log: log, Offered: offered, Threads: 1})
 	if err != nil {
 		return nil, err
 	}
 	return &trainingData{prepared, note}, nil
 }
 
-// withLinks returns the graph with the links of a log added to its own.
-func withLinks(g *graph.Graph, log *sample.ExposureLog) (*graph.Graph, error) {
+// withLinks returns the graph with the links of a log added to its own. They have times where the graph's links do:
+// what is held out and what was available depend on them.
+func withLinks(g *graph.Graph, log *serviceLog) (*graph.Graph, error) {
 	b := new(graph.Builder)
 	for f := range g.FieldCount() {
 		if uint16(f) == graph.UnknownField {
@@ -142,7 +156,11 @@ func withLinks(g *graph.Graph, log *sample.ExposureLog) (*graph.Graph, error) {
 	}
 	for k, linked := range log.Linked {
 		if linked && !g.HasLink(log.Source[k], log.Target[k]) {
-			if err := b.AddLinkIndex(log.Source[k], log.Target[k]); err != nil {
+			when := int64(graph.NoTime)
+			if g.HasLinkTimes() {
+				when = log.linkedAt[k]
+			}
+			if err := b.AddLinkAt(log.Source[k], log.Target[k], when); err != nil {
 				return nil, err
 			}
 		}
@@ -316,7 +334,7 @@ func validate(ctx context.Context, next, parent *loadedModel, data *trainingData
 	}
 	before := parent.Class()
 	better := before == fit.Identified || before == fit.Weak ||
-		before == fit.NotChecked && parent.Model().Findings != nil
+		(before == fit.NotChecked || before == fit.Unmeasured) && parent.Model().Findings != nil
 	if next.Class() == fit.NotIdentified && better {
 		doctor.Passed = false
 		doctor.Detail += "; that of the live model is " + before.Label()
@@ -508,7 +526,8 @@ const maxLoggedLists = 200_000
 func (g *registry) evaluation(digest string) string { return g.path(digest) + ".evaluation.json" }
 
 func (g *registry) saveEvaluation(digest string, e *evaluate.Evaluation) error {
-	return atomicfile.Write(g.evaluation(digest), func(w io.Writer) error { return json.NewEncoder(w).Encode(e) })
+	return atomicfile.WritePrivate(g.evaluation(digest),
+		func(w io.Writer) error { return json.NewEncoder(w).Encode(e) })
 }
 
 // readEvaluation returns a model's evaluation, nil if there is none.

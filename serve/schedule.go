@@ -11,9 +11,21 @@ func (s *Service) NextRetrain() (time.Time, bool) {
 	if s.o.RetrainEvery <= 0 {
 		return time.Time{}, false
 	}
-	last, _ := s.jobs.last("retrain")
-	if entry, err := s.models.find(s.live.Load().current.digest); err == nil && entry.Made.After(last) {
-		last = entry.Made
+	var last time.Time
+	now := s.o.Now()
+	ended, _ := s.jobs.last("retrain")
+	entry, err := s.models.find(s.live.Load().current.digest)
+	if err != nil {
+		entry = ModelEntry{}
+	}
+	for _, at := range []time.Time{ended, entry.Made} {
+		// one of the future is of a clock that was wrong, and would stop retraining
+		if at.After(last) && !at.After(now) {
+			last = at
+		}
+	}
+	if last.IsZero() {
+		return now, true
 	}
 	return last.Add(s.o.RetrainEvery), true
 }

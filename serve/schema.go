@@ -162,6 +162,7 @@ var keys = map[string]string{
 	"oracleAUC":            "AUC of the planted y",
 	"others":               "further models, evaluated with the same π̂ and ŷ",
 	"outside":              "the interval and the expected range do not overlap",
+	"own":                  "the targets' field that counts as the own one, where it is another",
 	"pairs":                "number of pairs",
 	"panel":                "risk by every estimator",
 	"passed":               "whether the model passed",

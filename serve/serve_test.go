@@ -365,7 +365,6 @@ func TestTokens(t *testing.T) {
 	}{
 		{"GET", "/api/v1/nodes", nil, ScopeRead},
 		{"GET", "/api/v1/recommendations?node=p5", nil, ScopeRead},
-		{"GET", "/api/v1/recommendations?node=p5&log=true", nil, ScopeWrite},
 		{"POST", "/api/v1/recommendations", RecommendRequest{Node: "p5", Log: true}, ScopeWrite},
 		{"GET", "/metrics", nil, ScopeRead},
 		{"POST", "/api/v1/events", click, ScopeWrite},
@@ -892,8 +891,8 @@ func TestABTest(t *testing.T) {
 	}
 	s.monitor.mu.Lock()
 	for i := range 60 { // nor if it is only read now
-		s.monitor.countABTest(store.LogEvent{Seq: test.Seq, Kind: store.Shown, Source: fmt.Sprintf("p%d", i),
-			Model: test.A})
+		source := fmt.Sprintf("p%d", i)
+		s.monitor.countABTest(store.LogEvent{Seq: test.Seq, Kind: store.Shown, Source: source, Model: test.A}, source)
 	}
 	s.monitor.mu.Unlock()
 	arms := map[string]int{}

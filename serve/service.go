@@ -150,6 +150,7 @@ type Service struct {
 	events      store.Store
 	live        atomic.Pointer[deployment] // replaced as a whole, so that a request sees one state of it
 	gate        *gate
+	lanes       *lanes
 	monitor     *monitor
 	jobs        *jobs
 	metrics     *metrics
@@ -158,6 +159,10 @@ type Service struct {
 	search      func() []string // id and title of every node in lower case
 	oldNames    sync.Map        // deprecated names that were used
 
+	lost        atomic.Bool // vectors cannot be read
+	vectorBytes int64       // size of their file when it was opened; 0: there is none
+	probe       diskProbe
+
 	ready    atomic.Bool
 	draining atomic.Bool
 	calls    calls
@@ -165,6 +170,7 @@ type Service struct {
 	stop     context.CancelFunc // of everything in the background
 	done     sync.WaitGroup
 	closing  sync.Once
+	release  func() error // the state folder, to another service
 	closed   error
 }
 
@@ -181,10 +187,15 @@ func Open(ctx context.Context, o Options) (_ *Service, err error) {
 	if o, err = o.withDefaults(); err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(o.State, 0o755); err != nil {
+	if err := os.MkdirAll(o.State, 0o700); err != nil {
 		return nil, err
 	}
-	s := &Service{o: o, gate: newGate(o.Concurrent, o.Waiting), metrics: newMetrics()}
+	release, err := claimState(o.State, o.Log)
+	if err != nil {
+		return nil, err
+	}
+	s := &Service{o: o, gate: newGate(o.Concurrent, o.Waiting), lanes: newLanes(), metrics: newMetrics(),
+		release: release}
 	s.life, s.stop = context.WithCancel(context.WithoutCancel(ctx))
 	defer func() {
 		if err != nil {
@@ -197,6 +208,9 @@ func Open(ctx context.Context, o Options) (_ *Service, err error) {
 				hint.Setting("model"))
 		}
 		return nil, err
+	}
+	if info, err := os.Stat(filepath.Join(s.net.Folder(), dataset.VectorsFile)); err == nil {
+		s.vectorBytes = info.Size()
 	}
 	if s.texts, err = s.net.OpenTexts(); err != nil {
 		return nil, err
@@ -219,13 +233,21 @@ func Open(ctx context.Context, o Options) (_ *Service, err error) {
 		return names
 	})
 	if s.events = o.events; s.events == nil {
-		if s.events, err = store.Open(ctx, o.Store, store.Options{Spool: spoolPath(o), Log: o.Log}); err != nil {
-			return nil, fmt.Errorf("event log: %w", err)
+		openLog := func(ctx context.Context) (store.Store, error) {
+			return store.Open(ctx, o.Store, store.Options{Spool: spoolPath(o), Log: o.Log})
+		}
+		if s.events, err = openLog(ctx); err != nil {
+			if s.probe.check(o.State, time.Now()) == nil || !isFull(s.probe.last) {
+				return nil, fmt.Errorf("event log: %w", err)
+			}
+			o.Log.Error("event log cannot be opened because the disk is full; serving lists without it", "error", err)
+			s.events, err = &lateStore{open: openLog, tried: time.Now()}, nil
 		}
 	}
 	if s.monitor, err = openMonitor(filepath.Join(o.State, "watch.json"), s); err != nil {
 		return nil, err
 	}
+	s.monitor.prune()
 	if s.jobs, err = openJobs(filepath.Join(o.State, "jobs.json"), o.Now, o.Log); err != nil {
 		return nil, err
 	}
@@ -355,7 +377,7 @@ func (s *Service) close() error {
 	if s.net != nil {
 		errs = append(errs, s.net.Close())
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, s.release())...)
 }
 
 // Graph returns the network, with the fields of the live model. Its vectors are valid until Close.

@@ -3,9 +3,12 @@ package serve
 import (
 	"context"
 	"fmt"
+	"math"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"unseen/graph"
 	"unseen/sample"
@@ -86,8 +89,9 @@ func TestShop(t *testing.T) {
 			len(m.Propensities))
 	}
 	for path, has := range map[string]string{"/node/" + url.PathEscape(item): "Who links to it",
-		"/exposure": fmt.Sprintf(`"rows":[%q],"columns":[%q,%q]`, m.SourceFields[0], m.TargetFields[0],
-			m.TargetFields[1]), "/": person[:1], "/bridges": m.TargetFields[0]} {
+		"/exposure": fmt.Sprintf(`"rows":[%q,%q],"columns":[%q],"turned":true`, m.TargetFields[0],
+			m.TargetFields[1], m.SourceFields[0]), "/": person[:1], "/bridges": m.TargetFields[0],
+		"/loop": "most links of their field go to"} {
 		if w := c.do("GET", path, nil); w.Code != 200 || !strings.Contains(w.Body.String(), has) {
 			t.Errorf("%s: %d, without %q", path, w.Code, has)
 		}
@@ -99,9 +103,18 @@ func TestShop(t *testing.T) {
 	}
 	// An event on the wrong side is stored, and learned from by nobody.
 	batch := eventBatch{Events: []store.LogEvent{{ID: "1", Kind: store.Linked, Source: item, Target: person},
-		{ID: "2", Kind: store.Linked, Source: person, Target: list.Items[0].ID}}}
+		{ID: "2", Kind: store.Linked, Source: person, Target: list.Items[0].ID, At: time.Unix(5000, 0)},
+		{ID: "3", Kind: store.Clicked, Source: person, Target: list.Items[0].ID, At: time.Unix(4000, 0)}}}
 	if w := c.do("POST", "/api/v1/events", batch); w.Code != 200 {
 		t.Fatalf("%d %s", w.Code, w.Body)
+	}
+	log, err := s.readLog(t.Context(), math.MaxInt64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	grown, err := withLinks(g, log)
+	if err != nil || grown.LinkCount() != g.LinkCount()+1 || !slices.Contains(grown.OutTimes(g.Sources()[3]), 4000) {
+		t.Errorf("%v; %d links, and of the person at %v", err, grown.LinkCount(), grown.OutTimes(g.Sources()[3]))
 	}
 	for _, method := range []string{"bayes", "naive"} {
 		job, err := s.StartJob(JobRequest{Kind: "retrain", Method: method})
@@ -118,6 +131,27 @@ func TestShop(t *testing.T) {
 	}
 	if err != nil || job.State != JobDone {
 		t.Errorf("%v, %+v", err, job)
+	}
+}
+
+// What is shown in a shop is counted by the field that most links of the person's field go to.
+func TestShopLoop(t *testing.T) {
+	t.Parallel()
+	s, g := shop(t, "mle")
+	c, person := client{t: t, h: s.Handler()}, g.ID(g.Sources()[3])
+	logged := want[RecommendResponse](c, 200, "POST", "/api/v1/recommendations", RecommendRequest{Node: person, K: 20,
+		Log: true})
+	own := g.FieldName(g.OwnFields()[g.Field(g.Sources()[3])])
+	same := 0
+	for _, item := range logged.Items {
+		if item.Field == own {
+			same++
+		}
+	}
+	status := settle(t, s)
+	if f := status.Fields; len(f) != 1 || f[0].Own != own || f[0].Shown != int64(len(logged.Items)) ||
+		math.Abs(f[0].Share-float64(same)/float64(len(logged.Items))) > 1e-9 || status.Forecast == nil {
+		t.Errorf("%d of %d are of %s: %+v", same, len(logged.Items), own, status)
 	}
 }
 

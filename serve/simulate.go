@@ -39,6 +39,7 @@ type Simulation struct {
 // SimulatedField is the same-field share of the recommendations to one field.
 type SimulatedField struct {
 	Field  string       `json:"field"`
+	Own    string       `json:"own,omitempty" doc:"the targets' field that counts as its own, where it is another"`
 	Nodes  int          `json:"nodes"`
 	Shares []loop.Share `json:"shares"`
 }
@@ -103,7 +104,7 @@ func (s *Service) Simulate(ctx context.Context, method string, rounds int, explo
 	out := Simulation{Model: e.digest, Method: method, Rounds: rounds, Explore: explore, Seed: seed,
 		All: of(played.All), Baseline: plain.All.Naive, Warnings: played.Warnings}
 	for _, f := range played.Fields {
-		out.Fields = append(out.Fields, SimulatedField{f.Name, f.Nodes, of(f)})
+		out.Fields = append(out.Fields, SimulatedField{f.Name, f.Own, f.Nodes, of(f)})
 	}
 	out.summarize()
 	out.Beside, out.Words = out.Baseline, out.Summary

@@ -13,6 +13,7 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"slices"
 	"sync"
@@ -75,13 +76,42 @@ func OpenTokens(path string) (*Tokens, error) {
 	if len(list) == 0 {
 		return nil, fmt.Errorf("%s: %w", path, ErrNoTokens)
 	}
+	if name, ok := guessable(list); ok {
+		return nil, fmt.Errorf("%s: token %q is short enough to guess; make a new one", path, name)
+	}
 	t := &Tokens{path: path, limits: map[string]*rate.Limiter{}}
 	t.list.Store(&list)
 	return t, nil
 }
 
-// follow reads the file again whenever it changes, until the context ends. A file that cannot be read changes nothing,
-// so that an incomplete edit locks nobody out and lets nobody in.
+// minToken is the length of the shortest token that opens anything; those that AddToken makes have 50 characters.
+const minToken = 32
+
+// guessable returns the name of a token that has at most three characters, so that anybody can find
+// it. Longer ones that are shorter than minToken cannot be told by their hash, and open nothing.
+func guessable(list []Token) (name string, ok bool) {
+	have := make(map[[sha256.Size]byte]string, len(list))
+	for _, t := range list {
+		have[t.sum] = t.Name
+	}
+	var text [3]byte
+	var try func(n int) bool
+	try = func(n int) bool {
+		if name, ok = have[sha256.Sum256(text[:n])]; ok || n == len(text) {
+			return ok
+		}
+		for c := byte(' '); c <= '~'; c++ {
+			if text[n] = c; try(n + 1) {
+				return true
+			}
+		}
+		return false
+	}
+	return name, try(0)
+}
+
+// follow reads the file again whenever it changes, until the context ends. A file that is gone revokes all tokens. One
+// that cannot be read changes nothing, so that an incomplete edit locks nobody out and lets nobody in.
 func (t *Tokens) follow(ctx context.Context, log *slog.Logger) {
 	stamp := func() (out [2]int64) {
 		if info, err := os.Stat(t.path); err == nil {
@@ -89,16 +119,22 @@ func (t *Tokens) follow(ctx context.Context, log *slog.Logger) {
 		}
 		return out
 	}
-	var seen [2]int64 // none: the file may have changed since it was opened
+	seen := [2]int64{-1} // the file may have changed since it was opened
 	tick := time.NewTicker(time.Second / 2)
 	defer tick.Stop()
 	for {
 		if now := stamp(); now != seen {
 			seen = now
-			if list, err := readTokens(t.path); err != nil {
+			list, err := readTokens(t.path)
+			switch {
+			case errors.Is(err, fs.ErrNotExist):
+				log.Warn("token file is gone; all tokens are revoked until there is one again", "file", t.path)
+				t.list.Store(&[]Token{})
+			case err != nil:
 				log.Error("reading the token file failed; the last tokens stay valid", "error", err)
-			} else {
+			default:
 				t.list.Store(&list)
+				t.forgetLimits(list)
 			}
 		}
 		select {
@@ -107,6 +143,15 @@ func (t *Tokens) follow(ctx context.Context, log *slog.Logger) {
 		case <-tick.C:
 		}
 	}
+}
+
+// forgetLimits removes the budgets of tokens that are gone.
+func (t *Tokens) forgetLimits(list []Token) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	maps.DeleteFunc(t.limits, func(name string, _ *rate.Limiter) bool {
+		return !slices.ContainsFunc(list, func(one Token) bool { return one.Name == name })
+	})
 }
 
 func readTokens(path string) ([]Token, error) {
@@ -118,6 +163,7 @@ func readTokens(path string) ([]Token, error) {
 	if err := json.Unmarshal(raw, &list); err != nil {
 		return nil, fmt.Errorf("%s is not a token file: %w", path, err)
 	}
+	names, sums := map[string]bool{}, map[[sha256.Size]byte]string{}
 	for k := range list {
 		t := &list[k]
 		sum, err := hex.DecodeString(t.SHA256)
@@ -127,6 +173,14 @@ func readTokens(path string) ([]Token, error) {
 		if !slices.Contains(Scopes, t.Scope) {
 			return nil, fmt.Errorf("%s, token %q: unknown scope %q; use read, write or admin", path, t.Name, t.Scope)
 		}
+		if t.Name == "" || names[t.Name] {
+			return nil, fmt.Errorf("%s, token %d: another token has the name %q, or it has none; give each its own",
+				path, k+1, t.Name)
+		}
+		if other, ok := sums[t.sum]; ok {
+			return nil, fmt.Errorf("%s: %q and %q are the same token; make one for each", path, other, t.Name)
+		}
+		names[t.Name], sums[t.sum] = true, t.Name
 	}
 	return list, nil
 }
@@ -158,7 +212,7 @@ func AddToken(path, name string, scope Scope, now time.Time) (string, error) {
 	secret := "unseen_" + base64.RawURLEncoding.EncodeToString(random[:])
 	sum := sha256.Sum256([]byte(secret))
 	list = append(list, Token{Name: name, Scope: scope, SHA256: hex.EncodeToString(sum[:]), Made: now.UTC()})
-	err = atomicfile.Write(path, func(w io.Writer) error {
+	err = atomicfile.WritePrivate(path, func(w io.Writer) error {
 		e := json.NewEncoder(w)
 		e.SetIndent("", "  ")
 		return e.Encode(list)
@@ -166,14 +220,14 @@ func AddToken(path, name string, scope Scope, now time.Time) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return secret, os.Chmod(path, 0o600)
+	return secret, nil
 }
 
 // find returns the entry of a token. It compares every entry, so that timing reveals nothing.
 func (t *Tokens) find(secret string) (found Token, ok bool) {
 	sum := sha256.Sum256([]byte(secret))
 	for _, one := range *t.list.Load() {
-		if subtle.ConstantTimeCompare(sum[:], one.sum[:]) == 1 {
+		if subtle.ConstantTimeCompare(sum[:], one.sum[:]) == 1 && len(secret) >= minToken {
 			found, ok = one, true
 		}
 	}

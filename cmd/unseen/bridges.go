@@ -14,6 +14,7 @@ import (
 
 	"unseen/fit"
 	"unseen/internal/atomicfile"
+	"unseen/internal/safetext"
 	"unseen/recommend"
 	"unseen/report"
 )
@@ -169,9 +170,9 @@ func (b *foundBridges) writeCSV(w io.Writer) error {
 	number := func(x float64) string { return strconv.FormatFloat(x, 'g', 6, 64) }
 	for _, bridge := range b.Bridges {
 		for _, r := range bridge.Reading {
-			if err := out.Write([]string{bridge.Source, bridge.Target, number(bridge.Gap), number(bridge.Lower),
-				number(bridge.Upper), number(bridge.Corrected), number(bridge.Naive), number(bridge.Propensity),
-				r.For.ID, r.For.Title, r.ID, r.Title, r.Time, number(r.Link)}); err != nil {
+			if err := out.Write(safetext.Cells([]string{bridge.Source, bridge.Target, number(bridge.Gap),
+				number(bridge.Lower), number(bridge.Upper), number(bridge.Corrected), number(bridge.Naive),
+				number(bridge.Propensity), r.For.ID, r.For.Title, r.ID, r.Title, r.Time, number(r.Link)})); err != nil {
 				return err
 			}
 		}

@@ -33,8 +33,9 @@ folder again.
   parquet  the same as Parquet tables, links by id
   npz      links.npz, a sparse matrix for scipy.sparse.load_npz, and nodes.csv
 
-All write the vectors as vectors.npy. Python needs no export:
-pandas.read_parquet and numpy.load read the files of a dataset.
+All write the vectors as vectors.npy. Texts are written as they are, also those
+that a terminal or a spreadsheet would obey: export is for programs. Python
+needs none: pandas.read_parquet and numpy.load read the files of a dataset.
 
 unseen export index writes what other programs need to make recommendations.`,
 		Example: `  unseen export papers --to csv -o papers-csv

@@ -28,13 +28,16 @@ func newExportIndex() *cobra.Command {
 		Long: `Write what an inner-product search (FAISS, pgvector, Qdrant, Elasticsearch) needs
 to give the same recommendations.
 
-  vectors.npy  the vectors to index: the dataset's, as float32
+  vectors.npy  the vectors to index: the dataset's, as float32; of people and
+               items, the learned factors of the items
   ids.txt      the id of each row
-  query.npz    turns a source's vector into its query
+  query.npz    turns a source's vector into its query; of people and items, the
+               queries of all people
   README.txt   how to use them
   index.json   the same for programs
 
-After a new fit only query.npz changes; the index over the vectors stays valid.
+After a new fit only query.npz changes, and the index over the vectors stays
+valid; learned factors change too.
 Where the file system allows it, vectors.npy is a hard link to the dataset's
 file and takes no space.`,
 		Example: `  unseen export index model.safetensors papers -o papers-index`,

@@ -141,6 +141,38 @@ func TestExportIndexFAISS(t *testing.T) {
 	}
 }
 
+// The documentation's program finds the same items for a person, by learned factors.
+func TestExportIndexOfFactors(t *testing.T) {
+	t.Parallel()
+	python := pythonWith(t, "numpy")
+	folder := t.TempDir()
+	raw, shop := filepath.Join(folder, "raw"), filepath.Join(folder, "shop")
+	file, out := filepath.Join(folder, "model.safetensors"), filepath.Join(folder, "index")
+	well(t, "generate", raw, "--people", "60", "--items", "30", "--quiet")
+	well(t, "import", "interactions", "--clicks", filepath.Join(raw, "clicks.csv"), "--items",
+		filepath.Join(raw, "items.csv"), "-o", shop, "--quiet")
+	well(t, "fit", shop, "--method", "naive", "-o", file, "--quiet")
+	var summary exportIndexSummary
+	decodeOne(t, well(t, "export", "index", file, shop, "-o", out, "--json", "--quiet"), &summary)
+	if summary.Vectors != "factors" || summary.Targets != 30 || summary.Offsets {
+		t.Errorf("%+v", summary)
+	}
+	readme, err := os.ReadFile(filepath.Join(out, "README.txt"))
+	if err != nil || strings.Contains(string(readme), "{{") {
+		t.Errorf("%v: %s", err, readme)
+	}
+	fits80(t, string(readme))
+	want, links := recommendedIDs(t, file, shop, "u00007", "-k", "5")
+	lines := strings.Split(strings.TrimSpace(runPython(t, python, example(t, "python", 1), out, "u00007", "5")), "\n")
+	for k, line := range lines {
+		id, probability, _ := strings.Cut(line, "\t")
+		got, err := strconv.ParseFloat(probability, 64)
+		if len(want) != 5 || id != want[k] || err != nil || got < .999*links[k] || got > 1.001*links[k] {
+			t.Fatalf("place %d is %s, by unseen %v %v", k+1, line, want, links)
+		}
+	}
+}
+
 // pgvector finds the same ids by the documentation's statements, on a server of the test's own.
 func TestExportIndexPostgres(t *testing.T) {
 	t.Parallel()
@@ -161,7 +193,7 @@ func TestExportIndexPostgres(t *testing.T) {
 	if len(statements) != 3 || !strings.HasPrefix(statements[2], "COPY") {
 		t.Fatalf("the statements are %q", statements)
 	}
-	rows := runPython(t, python, example(t, "python", 1), out)
+	rows := runPython(t, python, example(t, "python", 2), out)
 	if text, err := server.psql(nil, "-c", statements[1]); err != nil {
 		t.Fatal(err, text)
 	}

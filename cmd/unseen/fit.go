@@ -123,7 +123,7 @@ func (f *fitFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.preset, "preset", "safe", "settings: "+strings.Join(fit.Presets(), ", "))
 	flags.StringVar(&f.link, "link", "", "link model (default: the method's)")
 	flags.StringVar(&f.propensity, "propensity", "", "propensity model (default: the method's)")
-	flags.StringVar(&f.optimiser, "optimiser", "", "adam or lbfgs (default: the preset's)")
+	flags.StringVar(&f.optimiser, "optimiser", "", "adam, lbfgs; of factors alternating")
 	flags.StringArrayVar(&f.searches, "search", nil, "`setting` and values to try, as ridge=0.1,1,10")
 	flags.IntVar(&f.searchPoints, "search-points", 0, "try only this many points of the grid, at random")
 	flags.StringVar(&f.doctor, "doctor", fit.FullDoctor, "full (default), or quick: tries the model alone")

@@ -209,7 +209,7 @@ func (r *fitReport) printTrials(b *strings.Builder) {
 		return
 	}
 	steps := "epochs"
-	if r.Settings.Optimiser == "lbfgs" {
+	if r.Settings.Optimiser != "adam" {
 		steps = "iterations"
 	}
 	fmt.Fprintf(b, "\n  validation %10s   tried, lower is better\n", steps)

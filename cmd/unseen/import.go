@@ -179,8 +179,14 @@ func runImport(cmd *cobra.Command, format string, f importFlags) error {
 
 func printImport(w io.Writer, dir string, r *exchange.Report, notes []string) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %s, %s, %s", dir, amount.Of(r.Nodes, "node"), amount.Of(r.Links, "link"),
-		amount.Of(r.Fields, "field"))
+	nodes := amount.Of(r.Nodes, "node")
+	if m := r.Manifest; m.Sources > 0 {
+		nodes = amount.Of(m.Sources, "source") + ", " + amount.Of(m.Targets, "target")
+		if r.Untimed == m.Sources {
+			r.Untimed = 0 // people have no time of their own
+		}
+	}
+	fmt.Fprintf(&b, "%s: %s, %s, %s", dir, nodes, amount.Of(r.Links, "link"), amount.Of(r.Fields, "field"))
 	if r.Dimension > 0 {
 		fmt.Fprintf(&b, ", %d dimensions", r.Dimension)
 	}

@@ -11,6 +11,8 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+
+	"unseen/internal/safetext"
 )
 
 // What the program tells its caller.
@@ -30,7 +32,7 @@ func main() {
 // run is the program: it reads args (without the program's name), writes, and returns the exit code.
 // Results go to stdout; errors go to stderr as one line that says what to do.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	out := &results{w: stdout}
+	out := &results{w: safetext.NewWriter(stdout)}
 	root := newRoot()
 	root.SetArgs(args)
 	root.SetOut(out)
@@ -45,7 +47,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
 		err = errors.New("stopped before it was done")
 	}
-	fmt.Fprintf(stderr, "unseen: %s\n", oneLine(render(failed, err)))
+	fmt.Fprintf(stderr, "unseen: %s\n", safetext.Line(oneLine(render(failed, err))))
 	if _, ok := errors.AsType[*usageError](err); ok {
 		return exitUsage
 	}

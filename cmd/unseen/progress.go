@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/term"
 
+	"unseen/internal/safetext"
 	"unseen/progress"
 )
 
@@ -44,7 +45,7 @@ func newDisplay(w io.Writer, quiet bool) *display {
 
 // say shows what is being done.
 func (d *display) say(format string, a ...any) {
-	text := fmt.Sprintf(format, a...)
+	text := safetext.Line(fmt.Sprintf(format, a...))
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.terminal {
@@ -57,7 +58,7 @@ func (d *display) say(format string, a ...any) {
 // note says something that stays on the screen.
 func (d *display) note(format string, a ...any) {
 	d.clear()
-	fmt.Fprintf(d.w, "unseen: %s\n", fmt.Sprintf(format, a...))
+	fmt.Fprintf(d.w, "unseen: %s\n", safetext.Line(fmt.Sprintf(format, a...)))
 }
 
 const (

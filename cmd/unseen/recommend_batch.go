@@ -18,6 +18,7 @@ import (
 
 	"unseen/internal/amount"
 	"unseen/internal/atomicfile"
+	"unseen/internal/safetext"
 	"unseen/progress"
 	"unseen/recommend"
 )
@@ -205,7 +206,7 @@ func writeRows(w io.Writer, format string, r *recommend.Recommender, rows []reco
 					}
 					cells = append(cells, rank)
 				}
-				if err := out.Write(cells); err != nil {
+				if err := out.Write(safetext.Cells(cells)); err != nil {
 					return err
 				}
 			}

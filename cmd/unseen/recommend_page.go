@@ -10,6 +10,7 @@ import (
 	"unicode"
 
 	"unseen/internal/amount"
+	"unseen/internal/safetext"
 	"unseen/recommend"
 )
 
@@ -177,9 +178,9 @@ func writeListsCSV(w io.Writer, lists []*recommend.List) error {
 				}
 				return ""
 			}
-			if err := out.Write([]string{list.Source.ID, strconv.Itoa(i.Rank), i.ID, i.Title, i.Field, i.Time,
-				number(i.Link), number(i.Propensity), number(i.Shown), strconv.Itoa(i.ByLink), rank(i.NaiveRank),
-				strconv.FormatBool(i.Hidden), rank(i.SeenRank)}); err != nil {
+			if err := out.Write(safetext.Cells([]string{list.Source.ID, strconv.Itoa(i.Rank), i.ID, i.Title, i.Field,
+				i.Time, number(i.Link), number(i.Propensity), number(i.Shown), strconv.Itoa(i.ByLink),
+				rank(i.NaiveRank), strconv.FormatBool(i.Hidden), rank(i.SeenRank)})); err != nil {
 				return err
 			}
 		}
@@ -206,6 +207,7 @@ func writeListsJSONL(w io.Writer, lists []*recommend.List) error {
 // writeReferences writes a reading list for reference managers: each paper once, in the order of the lists.
 func writeReferences(w io.Writer, format string, lists []*recommend.List) error {
 	var b strings.Builder
+	var keys safetext.Keys
 	seen := map[string]bool{}
 	for _, list := range lists {
 		for _, item := range list.Items {
@@ -213,7 +215,7 @@ func writeReferences(w io.Writer, format string, lists []*recommend.List) error 
 				continue
 			}
 			seen[item.ID] = true
-			reference(&b, format, item)
+			reference(&b, format, item, &keys)
 		}
 	}
 	_, err := io.WriteString(w, b.String())
@@ -221,7 +223,7 @@ func writeReferences(w io.Writer, format string, lists []*recommend.List) error 
 }
 
 // reference writes one entry in BibTeX or RIS.
-func reference(b *strings.Builder, format string, item recommend.Item) {
+func reference(b *strings.Builder, format string, item recommend.Item, keys *safetext.Keys) {
 	title, year := item.Title, ""
 	if title == "" {
 		title = item.ID
@@ -233,7 +235,7 @@ func reference(b *strings.Builder, format string, item recommend.Item) {
 	if format == "ris" {
 		line := func(tag, value string) {
 			if value != "" {
-				fmt.Fprintf(b, "%s  - %s\r\n", tag, strings.Join(strings.Fields(value), " "))
+				fmt.Fprintf(b, "%s  - %s\r\n", tag, safetext.Value(value))
 			}
 		}
 		line("TY", "GEN")
@@ -245,35 +247,11 @@ func reference(b *strings.Builder, format string, item recommend.Item) {
 		b.WriteString("ER  - \r\n\r\n")
 		return
 	}
-	key := strings.Map(func(r rune) rune {
-		if r < 128 && (unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("-.:", r)) {
-			return r
-		}
-		return '_'
-	}, item.ID)
-	fmt.Fprintf(b, "@misc{%s,\n", key)
+	fmt.Fprintf(b, "@misc{%s,\n", keys.Of(item.ID))
 	for _, field := range [][2]string{{"title", title}, {"year", year}, {"keywords", item.Field}, {"note", note}} {
 		if field[1] != "" {
-			fmt.Fprintf(b, "  %s = {%s},\n", field[0], bibtex(field[1]))
+			fmt.Fprintf(b, "  %s = {%s},\n", field[0], safetext.BibTeX(field[1]))
 		}
 	}
 	b.WriteString("}\n\n")
-}
-
-// bibtex escapes what TeX takes for commands.
-func bibtex(text string) string {
-	var b strings.Builder
-	for _, r := range strings.Join(strings.Fields(text), " ") {
-		switch r {
-		case '\\':
-			b.WriteString(`\textbackslash{}`)
-		case '~', '^':
-			b.WriteString(`\` + string(r) + `{}`)
-		case '{', '}', '%', '#', '&', '$', '_':
-			b.WriteString(`\` + string(r))
-		default:
-			b.WriteRune(r)
-		}
-	}
-	return b.String()
 }

@@ -44,8 +44,9 @@ retrains on this log on request (POST /api/v1/jobs) or by --retrain-every. A new
 model goes live if it passes its checks.
 
 Only this machine can connect unless --listen says otherwise; then the service
-needs --token-file, or --tls-cert and --tls-key, or --open behind a proxy that
-authenticates. After Ctrl-C, requests in progress may finish.`,
+needs --token-file, or --open behind a proxy that authenticates. TLS (--tls-cert)
+is no permission. One service at a time has a state folder, which only its owner
+can read. After Ctrl-C, requests in progress may finish.`,
 		Example: `  unseen serve unseen-demo
   unseen serve papers --model model.safetensors --naive naive.safetensors
   unseen serve papers --model model.safetensors --retrain-every 24h

@@ -157,6 +157,9 @@ func (c *collector) Node(n NodeRecord, at Place) (int32, error) {
 	}
 	for _, part := range [...]struct{ name, text string }{{"id", n.ID}, {"field", n.Field}, {"title", n.Title},
 		{"text", n.Text}} {
+		if most := mostBytes[part.name]; len(part.text) > most {
+			return -1, c.Reject(at, tooLong(part.name, len(part.text), most), []byte(n.ID[:min(len(n.ID), beginning)]))
+		}
 		if !utf8.ValidString(part.text) {
 			return -1, c.Reject(at, withEncodingHint(fmt.Errorf("%w: the %s", ErrEncoding, part.name)), []byte(n.ID))
 		}
@@ -191,6 +194,14 @@ func (c *collector) Node(n NodeRecord, at Place) (int32, error) {
 	return i, nil
 }
 
+// mostBytes is the length of the longest text that a node may have.
+var mostBytes = map[string]int{"id": 1 << 10, "field": 1 << 12, "title": 1 << 16, "text": 1 << 23}
+
+func tooLong(what string, size, most int) error {
+	return hint.Wrap(fmt.Errorf("%w: the %s has %d bytes", ErrTooLong, what, size),
+		"give at most %d, or set %v to skip such records", most, hint.Setting("lenient"))
+}
+
 // missingValue reports whether a field only says that there is none.
 func missingValue(field string) bool {
 	switch strings.ToLower(strings.TrimSpace(field)) {
@@ -223,6 +234,13 @@ func (c *collector) Link(source, target string, at Place) error {
 }
 
 func (c *collector) LinkAt(source, target string, seconds int64, at Place) error {
+	if most := mostBytes["id"]; len(source) > most || len(target) > most {
+		if err := c.flush(); err != nil {
+			return err
+		}
+		_, _, _, err := c.ends(source, target, at, false)
+		return err
+	}
 	b := &c.batch
 	b.seconds = append(b.seconds, seconds)
 	b.text = append(b.text, source...)
@@ -345,6 +363,9 @@ func (c *collector) ends(source, target string, at Place, make bool) (from, to i
 	numbers := [2]int32{}
 	for k, id := range [2]string{source, target} {
 		name := [2]string{"source", "target"}[k]
+		if most := mostBytes["id"]; len(id) > most {
+			return 0, 0, false, c.Reject(at, tooLong(name, len(id), most), []byte(id[:beginning]))
+		}
 		i := [1]int32{}
 		c.builder.Find(i[:], []string{id})
 		switch {

@@ -51,8 +51,8 @@ func failAt(at Place, err error, fix string, args ...any) error {
 
 // withEncodingHint says what to do about bytes that are not UTF-8.
 func withEncodingHint(err error) error {
-	return hint.Wrap(err, "save the file as UTF-8 (iconv -f LATIN1 -t UTF-8), or set %v to skip such records",
-		hint.Setting("lenient"))
+	return hint.Wrap(err, "save the file as UTF-8 (iconv -f LATIN1 -t UTF-8; -f UTF-16 for a file of Windows), or set "+
+		"%v to skip such records", hint.Setting("lenient"))
 }
 
 // plainReason is an error without its place and its hint.

@@ -87,7 +87,21 @@ type Limits struct {
 	Record    int     // bytes of one record; 64 MiB
 	Expansion float64 // bytes out of one compressed byte; 200
 	Free      int64   // bytes that any file may expand to; 64 MiB
+	// Large is how many bytes a file may expand to by Expansion; beyond, only to LargeExpansion times its size.
+	Large          int64   // 256 MiB
+	LargeExpansion float64 // 30
+	Records        int64   // that any file may hold; a larger one holds at most one for each byte. 4,194,304
 }
+
+// bytes is how many bytes a file of a size may hold.
+func (l Limits) bytes(packed int64) int64 {
+	size := float64(packed)
+	return max(l.Free, int64(min(l.Expansion*size, float64(l.Large))), int64(min(l.Expansion, l.LargeExpansion)*size))
+}
+
+// records is how many records a file of a size may hold. Text has fewer anyhow; a compressed file with more repeats
+// them, and each takes memory.
+func (l Limits) records(packed int64) int64 { return max(l.Records, packed) }
 
 func (l Limits) withDefaults() Limits {
 	if l.Record <= 0 {
@@ -98,6 +112,15 @@ func (l Limits) withDefaults() Limits {
 	}
 	if l.Free <= 0 {
 		l.Free = 64 << 20
+	}
+	if l.Large <= 0 {
+		l.Large = 256 << 20
+	}
+	if l.LargeExpansion <= 0 {
+		l.LargeExpansion = 30
+	}
+	if l.Records <= 0 {
+		l.Records = 1 << 22
 	}
 	return l
 }

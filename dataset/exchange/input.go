@@ -25,6 +25,7 @@ type Input struct {
 	content  io.Reader
 	size     int64
 	out      int64 // bytes returned
+	lines    int64 // of them, if they were compressed
 	options  Options
 	reported int64 // how much of the file, at the last report of progress
 	closers  []func()
@@ -111,6 +112,9 @@ func newInput(ctx context.Context, path string, r io.Reader, size int64, o Optio
 	return s, nil
 }
 
+// expandHint is what to do about an honest file that holds too much.
+const expandHint = "if you trust it, expand it yourself and import the result"
+
 // Path returns the file's path.
 func (s *Input) Path() string { return s.path }
 
@@ -121,10 +125,13 @@ func (s *Input) Read(p []byte) (int, error) {
 	}
 	n, err := s.content.Read(p)
 	s.out += int64(n)
-	limits := s.options.Limits
-	if s.out > limits.Free && float64(s.out) > limits.Expansion*float64(s.packed.n) {
-		return 0, failAt(Place{File: s.path}, fmt.Errorf("%w: %d bytes out of %d", ErrExpands, s.out, s.packed.n),
-			"if you trust it, expand it yourself and import the result")
+	if len(s.closers) > 0 { // compressed
+		s.lines += int64(bytes.Count(p[:n], []byte{'\n'}))
+		limits := s.options.Limits
+		if s.out > limits.bytes(s.packed.n) || s.lines > limits.records(s.packed.n) {
+			return 0, failAt(Place{File: s.path}, fmt.Errorf("%w: %d bytes and %d lines out of %d bytes", ErrExpands,
+				s.out, s.lines, s.packed.n), expandHint)
+		}
 	}
 	if s.packed.n-s.reported >= 1<<18 {
 		s.reported = s.packed.n

@@ -192,8 +192,9 @@ type interactions struct {
 	ratings                     ratings
 	threshold, least            float64
 	surfaces                    *interner
-	personNode, itemNode        []int32 // by number
-	genres                      bool    // fields are lists with bars between them, as in MovieLens
+	ids                         [2]string // the person and the item of the record that is being read
+	personNode, itemNode        []int32   // by number
+	genres                      bool      // fields are lists with bars between them, as in MovieLens
 }
 
 func newInteractions(o Options, s interactionSink) (*interactions, error) {
@@ -246,8 +247,9 @@ func (x *interactions) beside() {
 func (x *interactions) ends(r record) (row pairRow, ok bool, err error) {
 	_, raw := r.(*parquetRecord)
 	valid := !raw // readers of text have looked at every byte
+	x.ids = [2]string{r.text(0), r.text(1)}
 	for role, name := range [2]string{"user", "item"} {
-		switch id := r.text(role); {
+		switch id := x.ids[role]; {
 		case id == "":
 			return row, false, x.sink.Reject(r.place(), hint.Wrap(fmt.Errorf("%w: the %s is empty", ErrFormat, name),
 				"give every row a person and an item"), r.raw())
@@ -287,7 +289,7 @@ func (x *interactions) store(ctx context.Context, q records, t *pairTable,
 		if err != nil || !ok {
 			return err
 		}
-		if b.add(r.text(0), r.text(1), row); len(b.rows) == rowsPerBatch {
+		if b.add(x.ids[0], x.ids[1], row); len(b.rows) == rowsPerBatch {
 			full <- b
 			b = <-empty
 		}
@@ -429,10 +431,9 @@ func (x *interactions) readShowings(ctx context.Context) error {
 	if x.shown == "" {
 		return nil
 	}
-	x.withShown = true
 	t, begun := &x.showings, false
 	q := records{x.shown, x.options, x.sink, showingRoles, []string{"user", "item"}}
-	return x.store(ctx, q, t, func(r record) (pairRow, bool, error) {
+	err := x.store(ctx, q, t, func(r record) (pairRow, bool, error) {
 		if !begun {
 			begun = true
 			t.timed, t.placed, t.surfaced, t.valued = r.has(2), r.has(3), r.has(4), r.has(5)
@@ -449,6 +450,10 @@ func (x *interactions) readShowings(ctx context.Context) error {
 		}
 		return row, true, nil
 	})
+	if x.withShown = t.rows > 0; err == nil && !x.withShown {
+		x.sink.Note("%s: it has no impressions, so that nothing is known of what was shown.", x.shown)
+	}
+	return err
 }
 
 // showing reads what a record says of how a pair was shown, and whether it was clicked.

@@ -241,6 +241,10 @@ func TestOddInteractions(t *testing.T) {
 			"impressions.csv": "user,item\nb,y\nc,y\n"}, nil, 1, 3, 2, "2 people have no link"},
 		"an item without a click": {map[string]string{"clicks.csv": "user,item\na,x\n", "items.csv": "id\nz\nx\n"}, nil,
 			1, 1, 2, "1 item has no link"},
+		"a pair without a rating": {map[string]string{"clicks.csv": "user,item,rating\na,x,5\na,y,3\nb,x,\n"}, nil, 1,
+			2, 2, "1 pair has no rating: shown, and no link"},
+		"impressions that hold none": {map[string]string{"clicks.csv": "user,item\na,x\nb,x\n",
+			"impressions.csv": "user,item\n"}, nil, 2, 2, 1, "it has no impressions"},
 		"a rating column without ratings": {map[string]string{"clicks.csv": "user,item,rating\na,x,\nb,x,\n"}, nil, 2,
 			2,
 			1, "using"},
@@ -265,6 +269,7 @@ func TestOddInteractions(t *testing.T) {
 		"no person": {map[string]string{"clicks.csv": "user,item\n,x\n"}, nil, ErrFormat,
 			"line 2: bad record: the user is empty"},
 		"no column": {map[string]string{"clicks.csv": "who,what\na,x\n"}, nil, ErrUsage, "looks like the user"},
+		"no key":    {map[string]string{"clicks.jsonl": `{"user": "a"}`}, nil, ErrUsage, "looks like the item"},
 		"no such column": {map[string]string{"clicks.csv": "user,item\na,x\n"}, map[string]string{"rating": "r"},
 			ErrUsage, `no column "r"`},
 		"a bad time":       {map[string]string{"clicks.csv": "user,item,time\na,x,soon\n"}, nil, ErrFormat, "soon"},
@@ -283,7 +288,8 @@ func TestOddInteractions(t *testing.T) {
 			ErrDuplicateNode, `"x"`},
 	} {
 		_, _, err := interacted(t, c.files, c.flags)
-		if !errors.Is(err, c.kind) || !strings.Contains(fmt.Sprint(err), c.says) {
+		if text := fmt.Sprint(err); !errors.Is(err, c.kind) || !strings.Contains(text, c.says) ||
+			strings.Count(text, ", line ") > 1 {
 			t.Errorf("%s: %v; want %v that says %q", name, err, c.kind, c.says)
 		}
 	}
@@ -371,7 +377,13 @@ func TestParseSeconds(t *testing.T) {
 			t.Errorf("%q is %d, %v; want %d", text, got, err, want)
 		}
 	}
-	for _, text := range []string{"soon", "2023-02-30T00:00:00Z", "2023-13-01T00:00:00Z", "NaN", "1e300", "--5"} {
+	for day := time.Date(1, 1, 1, 23, 59, 1, 0, time.UTC); day.Year() < 10_000; day = day.AddDate(0, 0, 19) {
+		if got, ok := isoSeconds(day.Format(time.DateTime)); !ok || got != day.Unix() {
+			t.Fatalf("%v is %d, not %d", day, got, day.Unix())
+		}
+	}
+	for _, text := range []string{"soon", "2023-02-29T00:00:00Z", "1900-02-29T00:00:00Z", "2023-04-31T00:00:00Z",
+		"2023-02-30T00:00:00Z", "2023-13-01T00:00:00Z", "NaN", "1e300", "--5"} {
 		if got, err := parseSeconds(text); err == nil {
 			t.Errorf("%q is %d", text, got)
 		}

@@ -15,28 +15,56 @@ import (
 // join makes links of all rows, pair by pair, and leaves the rows of exposures in order for when they are written.
 func (x *interactions) join(ctx context.Context) error {
 	j := joiner{interactions: x, lastPerson: -1, itemLinked: make([]bool, x.items.len())}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	groups, failed := make(chan []sortedBucket), make(chan error, 1)
+	go func() {
+		defer close(groups)
+		failed <- x.sort(ctx, groups)
+	}()
+	for group := range groups { // while the next one is sorted
+		for _, b := range group {
+			if err := x.bucket(b.number, b.clicks, b.showings, j.pair); err != nil {
+				return err
+			}
+			if !x.rated {
+				x.clicked.free(b.number)
+			}
+		}
+	}
+	if err := <-failed; err != nil {
+		return err
+	}
+	j.finish()
+	return nil
+}
+
+// sortedBucket is the keys of the rows of some people, in order.
+type sortedBucket struct {
+	number           int
+	clicks, showings []uint64
+}
+
+// sort puts the rows of all buckets into order, and hands the buckets over, some at a time.
+func (x *interactions) sort(ctx context.Context, groups chan<- []sortedBucket) error {
 	threads := kern.Threads(0)
-	clicks, showings := make([][]uint64, threads), make([][]uint64, threads)
 	for first := 0; first < x.buckets(); first += threads {
-		if err := kern.ChunksErr(ctx, threads, 1, threads, func(_, k, _, _ int) error {
-			clicks[k], showings[k] = x.clicked.sorted(first+k), x.showings.sorted(first+k)
-			x.clicked.reorder(first+k, clicks[k])
-			x.showings.reorder(first+k, showings[k])
-			clicks[k], showings[k] = x.clicked.inOrder(first+k), x.showings.inOrder(first+k)
+		group := make([]sortedBucket, min(threads, x.buckets()-first))
+		if err := kern.ChunksErr(ctx, len(group), 1, threads, func(_, k, _, _ int) error {
+			b := first + k
+			x.clicked.reorder(b, x.clicked.sorted(b))
+			x.showings.reorder(b, x.showings.sorted(b))
+			group[k] = sortedBucket{b, x.clicked.inOrder(b), x.showings.inOrder(b)}
 			return nil
 		}); err != nil {
 			return err
 		}
-		for k := range threads {
-			if err := x.bucket(first+k, clicks[k], showings[k], j.pair); err != nil {
-				return err
-			}
-			if !x.rated {
-				x.clicked.free(first + k)
-			}
+		select {
+		case groups <- group:
+		case <-ctx.Done():
+			return ctx.Err()
 		}
 	}
-	j.finish()
 	return nil
 }
 
@@ -137,6 +165,7 @@ func (p *exposurePart) pair(number int, clicks, showings []uint64) error {
 type joiner struct {
 	*interactions
 	clickedPairs, links, below int // pairs that were clicked, that became links, and that were below the threshold
+	unrated                    int // of the latter, pairs without a rating
 	exposures                  int // pairs of which something is known
 	shownPairs, shownLinks     int // pairs that were shown, and that are links too
 	neverShown, late           int // links that were never shown, and that were first shown after the click
@@ -183,6 +212,7 @@ func (j *joiner) pair(number int, clicks, showings []uint64) error {
 		p, linked, when = j.click(number, clicks)
 		j.clickedPairs++
 		j.below += bit(!linked)
+		j.unrated += bit(j.rated && !linked && math.IsNaN(float64(p.value)))
 	}
 	if _, shown, is := j.shownPair(number, clicks, showings); is {
 		j.exposures++
@@ -217,7 +247,8 @@ func (x *interactions) shownPair(number int, clicks, showings []uint64) (p pairR
 	return p, s, true
 }
 
-// click says whether the clicks of a pair make a link, and when it was first clicked.
+// click says whether the clicks of a pair make a link, and when it was first clicked. The row has
+// the rating that counts.
 func (x *interactions) click(number int, keys []uint64) (p pairRow, linked bool, when int64) {
 	when = graph.NoTime
 	latest, rating, count := int64(graph.NoTime), math.NaN(), 0.
@@ -236,6 +267,7 @@ func (x *interactions) click(number int, keys []uint64) (p pairRow, linked bool,
 		}
 	}
 	if x.rated {
+		p.value = float32(rating)
 		return p, rating >= x.threshold, when
 	}
 	return p, count >= x.least, when
@@ -287,7 +319,9 @@ func (j *joiner) finish() {
 		}
 	}
 	if j.rated {
-		note(j.below, "rated pair is", "rated pairs are", fmt.Sprintf(" below %v: shown, and no link", j.threshold))
+		note(j.below-j.unrated, "rated pair is", "rated pairs are", fmt.Sprintf(" below %v: shown, and no link",
+			j.threshold))
+		note(j.unrated, "pair has", "pairs have", " no rating: shown, and no link")
 	} else {
 		note(j.below, "pair has", "pairs have", fmt.Sprintf(" fewer than %v clicks and no link", j.least))
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/parquet-go/parquet-go"
@@ -294,6 +295,16 @@ func (q parquetScan) scan(ctx context.Context, t *parquetFile, each func(row *pa
 			}
 		}
 		indices[k] = row.columns[k].index
+	}
+	limits := q.options.Limits.withDefaults()
+	err = columnar.Check(t.File, indices, columnar.Bounds{Values: limits.records(t.Size()),
+		Bytes: max(limits.Free, limits.bytes(t.Size())/2)}) // a page is in memory with what it becomes
+	if errors.Is(err, columnar.ErrExpands) {
+		return failAt(at, fmt.Errorf("%w%s", ErrExpands, strings.TrimPrefix(err.Error(), columnar.ErrExpands.Error())),
+			expandHint)
+	}
+	if err != nil {
+		return failAt(at, fmt.Errorf("%w: %v", ErrFormat, err), parquetHint)
 	}
 	err = columnar.Scan(ctx, t.File, indices, func(first int64, n int, values [][]parquet.Value) error {
 		q.options.reading(q.path, first, t.NumRows())

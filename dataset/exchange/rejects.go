@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"unseen/internal/atomicfile"
+	"unseen/internal/safetext"
 )
 
 // rejects is the list of bad records that were skipped. It lies in the scratch folder until the import is done.
@@ -40,9 +41,9 @@ func (r *rejects) add(at Place, reason error, record []byte) error {
 		return strconv.Itoa(n)
 	}
 	record = record[:min(len(record), beginning)]
-	return r.csv.Write([]string{at.File, number(at.Line), number(at.Column),
+	return r.csv.Write(safetext.Cells([]string{at.File, number(at.Line), number(at.Column),
 		strings.ToValidUTF8(plainReason(reason).Error(), "�"),
-		strings.ToValidUTF8(string(record), "�")})
+		strings.ToValidUTF8(string(record), "�")}))
 }
 
 // save puts the list at path, if there is anything to list.

@@ -36,6 +36,11 @@ func importVectors(ctx context.Context, path string, o Options, s Sink, rows []i
 		return failAt(Place{File: path}, fmt.Errorf("%w: %d rows for %d nodes", ErrFormat, m.rows, len(rows)),
 			"save one row per node, in the order of the nodes")
 	}
+	if m.sparse && float64(m.rows)*float64(m.dim) > mostDense {
+		return failAt(Place{File: path}, fmt.Errorf("%w: with its zeros it has %d×%d numbers", ErrExpands, m.rows,
+			m.dim),
+			"reduce them first, for instance with a truncated SVD")
+	}
 	vector := make([]float32, m.dim)
 	for k, node := range rows {
 		if k%256 == 0 {
@@ -108,6 +113,7 @@ func closeAll(closers []io.Closer) {
 const (
 	mostColumns = 1 << 20
 	mostNumbers = 1 << 40
+	mostDense   = 1 << 30 // numbers of a sparse matrix, with its zeros
 )
 
 func openMatrix(ctx context.Context, path string, limits Limits) (*matrix, error) {
@@ -161,6 +167,7 @@ func denseMatrix(path string, r io.Reader) (*matrix, error) {
 // npzArchive is an archive of arrays.
 type npzArchive struct {
 	path    string
+	size    int64
 	limits  Limits
 	names   []string // of the arrays, in their order
 	parts   map[string]*zip.File
@@ -169,7 +176,7 @@ type npzArchive struct {
 
 // matrixOfNpz reads a sparse matrix as scipy saves it (data, indices, indptr, shape), or a dense one.
 func matrixOfNpz(path string, file io.ReaderAt, size int64, limits Limits) (m *matrix, err error) {
-	z := &npzArchive{path: path, limits: limits.withDefaults(), parts: map[string]*zip.File{}}
+	z := &npzArchive{path: path, size: size, limits: limits.withDefaults(), parts: map[string]*zip.File{}}
 	archive, err := zip.NewReader(file, size)
 	if err != nil {
 		return nil, z.bad("%v", err)
@@ -209,16 +216,17 @@ func (z *npzArchive) open(name string) (*array, error) {
 		return nil, z.bad("%s: %v", name, err)
 	}
 	z.closers = append(z.closers, r)
-	bounded := &boundedPart{r: r, packed: int64(f.CompressedSize64), limits: z.limits}
-	if name == "data" {
-		bounded.limits.Expansion = math.Inf(1) // often all ones, and as many as the indices
-	}
+	bounded := &boundedPart{r: r, packed: int64(f.CompressedSize64), limit: z.limits.bytes(z.size)}
 	a, err := openArray(bufio.NewReaderSize(bounded, 1<<16))
 	if err != nil {
 		return nil, failAt(Place{File: z.path}, fmt.Errorf("%s: %w", name, err), matrixHint)
 	}
 	if need := float64(a.count()) * float64(a.size); need > float64(f.UncompressedSize64) {
 		return nil, z.bad("%s claims %v numbers and has %d bytes", name, a.shape, f.UncompressedSize64)
+	}
+	if z.parts["indptr"] != nil && a.count() > z.limits.records(z.size) {
+		return nil, failAt(Place{File: z.path}, fmt.Errorf("%w: %s has %d numbers, in a file of %d bytes", ErrExpands,
+			name, a.count(), z.size), expandHint)
 	}
 	return a, nil
 }
@@ -354,12 +362,12 @@ type boundedPart struct {
 	r      io.Reader
 	packed int64
 	out    int64
-	limits Limits
+	limit  int64
 }
 
 func (b *boundedPart) Read(p []byte) (int, error) {
 	n, err := b.r.Read(p)
-	if b.out += int64(n); b.out > b.limits.Free && float64(b.out) > b.limits.Expansion*float64(b.packed) {
+	if b.out += int64(n); b.out > b.limit {
 		return 0, fmt.Errorf("%w: %d bytes out of %d", ErrExpands, b.out, b.packed)
 	}
 	if _, corrupt := errors.AsType[flate.CorruptInputError](err); corrupt || errors.Is(err, zip.ErrChecksum) ||

@@ -16,7 +16,14 @@ import (
 
 // Write replaces the file at path by what the function writes. When it fails, the old file is as it
 // was and the temporary one is gone; the error names the path and says what to do.
-func Write(path string, write func(io.Writer) error) error { return writeFile(path, disk{}, write) }
+func Write(path string, write func(io.Writer) error) error {
+	return writeFile(path, disk{mode: 0o666}, write)
+}
+
+// WritePrivate is Write for a file that only its owner may read.
+func WritePrivate(path string, write func(io.Writer) error) error {
+	return writeFile(path, disk{mode: 0o600}, write)
+}
 
 // WriteBytes replaces the file at path by these bytes, as Write does.
 func WriteBytes(path string, content []byte) error {
@@ -29,7 +36,7 @@ func Writable(path string) error {
 		return failure(path, errFolder)
 	}
 	Sweep(path)
-	temporary, file, err := createBeside(path, disk{})
+	temporary, file, err := createBeside(path, disk{mode: 0o600})
 	if err != nil {
 		return failure(path, err)
 	}
@@ -181,11 +188,13 @@ func createBeside(path string, files fileSystem) (string, outFile, error) {
 }
 
 // disk is the file system of the machine.
-type disk struct{}
+type disk struct {
+	mode fs.FileMode // of new files
+}
 
-func (disk) Create(path string) (outFile, error) {
+func (d disk) Create(path string) (outFile, error) {
 	for {
-		file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+		file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, d.mode)
 		if err != nil {
 			return nil, err
 		}

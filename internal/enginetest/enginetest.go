@@ -89,6 +89,14 @@ func (e *Watched) Minibatch(ctx context.Context, o *engine.Objective, places []i
 	return e.Engine.Minibatch(ctx, o, places, params, grad)
 }
 
+// Alternate implements engine.Engine.
+func (e *Watched) Alternate(o *engine.Objective) (engine.Alternation, error) {
+	if err := e.call("Alternate"); err != nil {
+		return nil, err
+	}
+	return e.Engine.Alternate(o)
+}
+
 // Scan implements engine.Engine.
 func (e *Watched) Scan(ctx context.Context, s engine.Scan) ([][]float64, error) {
 	if err := e.call("Scan"); err != nil {

@@ -95,6 +95,23 @@ func addGather(dst []float32, m *Matrix, idx []int32, c []float32) {
 	}
 }
 
+func gram(h []float32, order int, m *Matrix, idx []int32, c []float32) {
+	if active == plain {
+		gramGo(h, order, m, idx, c)
+		return
+	}
+	for a := 0; a < m.dim; a += lanes() {
+		for b := 0; b <= a; b += lanes() {
+			out, left, right := p32(h[a*order+b:]), p32(m.f32[a:]), p32(m.f32[b:])
+			if active == avx512 {
+				gramAVX512(out, 4*order, left, right, 4*m.stride, pInt(idx), p32(c), len(idx))
+			} else {
+				gramAVX2(out, 4*order, left, right, 4*m.stride, pInt(idx), p32(c), len(idx))
+			}
+		}
+	}
+}
+
 func dotPairs(dst, w []float32, m *Matrix, sources, targets []int32) {
 	switch {
 	case active == plain:
@@ -255,6 +272,19 @@ func lossSums(sums *[5]float64, z []float32, pi, rest float32) {
 		lossSumsAVX2(sums, p32(z), len(z), pi, rest)
 	default:
 		lossSumsGo(sums, z, pi, rest)
+	}
+}
+
+func pairSlopes(p *PairValues, count int, lambda float32) {
+	switch active {
+	case avx512:
+		pairSlopesAVX512(p32(p.DZ), p32(p.DS), p32(p.ZZ), p32(p.ZS), p32(p.SS), p32(p.Chance), p32(p.Z), p32(p.S),
+			p32(p.Sign), p32(p.Rate), p32(p.Weight), count, lambda)
+	case avx2:
+		pairSlopesAVX2(p32(p.DZ), p32(p.DS), p32(p.ZZ), p32(p.ZS), p32(p.SS), p32(p.Chance), p32(p.Z), p32(p.S),
+			p32(p.Sign), p32(p.Rate), p32(p.Weight), count, lambda)
+	default:
+		pairSlopesGo(p, count, lambda)
 	}
 }
 

@@ -11,6 +11,8 @@ func dotGather(dst, q []float32, m *Matrix, idx []int32)           { dotGatherGo
 func dotScan(dst, q []float32, m *Matrix, from int)                { dotScanGo(dst, q, m, from) }
 func addGather(dst []float32, m *Matrix, idx []int32, c []float32) { addGatherGo(dst, m, idx, c) }
 
+func gram(h []float32, order int, m *Matrix, idx []int32, c []float32) { gramGo(h, order, m, idx, c) }
+
 func dotPairs(dst, w []float32, m *Matrix, sources, targets []int32) {
 	dotPairsGo(dst, w, m, sources, targets)
 }
@@ -50,3 +52,5 @@ func lossSumsEach(sums *[5]float64, z, s []float32, ceiling float32) {
 }
 
 func adam(params, first, second, grad []float32, a adamStep) { adamGo(params, first, second, grad, a) }
+
+func pairSlopes(p *PairValues, count int, lambda float32) { pairSlopesGo(p, count, lambda) }

@@ -1,6 +1,9 @@
 package kern
 
-import "math"
+import (
+	"fmt"
+	"math"
+)
 
 // Sigmoid sets dst = σ(z) = 1/(1+exp(−z)). dst may be z; they have the same length.
 func Sigmoid(dst, z []float32) { mapLanes(dst, z, sigmoid) }
@@ -110,6 +113,28 @@ func padded(z []float32) (buffer [maxLanes]float32) {
 		buffer[i] = Without
 	}
 	return buffer
+}
+
+// PairValues are numbers of pairs for PairSlopes. All slices are of one length, a multiple of 16.
+type PairValues struct {
+	Z, S         []float32 // logits of ŷ and π̂; beyond ±86 they count as ±86
+	Sign         []float32 // negative for linked pairs
+	Rate, Weight []float32
+	// With y = σ(z), π = σ(s), q = 1−πy and the chance P = πy/(πy + rate·q) of a sampled pair to be linked:
+	DZ, DS     []float32 // slopes of −log likelihood: (P−o)(1−y)/q and (P−o)(1−π)/q, times the weight
+	ZZ, ZS, SS []float32 // its information: P(1−P) times the squares and the product of the same factors
+	Chance     []float32 // of what was seen, P or 1−P
+}
+
+// PairSlopes computes the slopes, the information and the chances of the first n pairs, times lambda.
+func PairSlopes(p *PairValues, n int, lambda float32) {
+	count := roundUp(n, lanes())
+	for _, values := range [...][]float32{p.Z, p.S, p.Sign, p.Rate, p.Weight, p.DZ, p.DS, p.ZZ, p.ZS, p.SS, p.Chance} {
+		if len(values) < count {
+			panic(fmt.Sprintf("kern: slopes of %d pairs in %d places", n, len(values)))
+		}
+	}
+	pairSlopes(p, count, lambda)
 }
 
 // Sigmoid64 returns σ(z) and σ(−z), each with all its digits.

@@ -248,3 +248,38 @@ func TestAdam(t *testing.T) {
 		}
 	})
 }
+
+// Slopes and information of pairs agree with float64, at both ends of the logits too, and do not depend on neighbours.
+func TestPairSlopes(t *testing.T) {
+	eachVariant(t, func(t *testing.T) {
+		rng := rand.New(rand.NewPCG(3, 14))
+		const most = 64
+		values := func() []float32 { return make([]float32, most) }
+		p := PairValues{Z: values(), S: values(), Sign: values(), Rate: values(), Weight: values(), DZ: values(),
+			DS: values(), ZZ: values(), ZS: values(), SS: values(), Chance: values()}
+		for round := range 200 {
+			n := 1 + rng.IntN(most)
+			for k := range most {
+				spread := []float64{1, 5, 30}[rng.IntN(3)]
+				p.Z[k], p.S[k] = float32(spread*rng.NormFloat64()), float32(spread*rng.NormFloat64())
+				p.Sign[k] = float32(1 - 2*rng.IntN(2))
+				p.Rate[k], p.Weight[k] = rng.Float32()+.001, 10*rng.Float32()
+			}
+			PairSlopes(&p, n, 20)
+			want := PairValues{Z: p.Z, S: p.S, Sign: p.Sign, Rate: p.Rate, Weight: p.Weight, DZ: values(), DS: values(),
+				ZZ: values(), ZS: values(), SS: values(), Chance: values()}
+			pairSlopesGo(&want, n, 20)
+			for name, both := range map[string][2][]float32{"dz": {p.DZ, want.DZ}, "ds": {p.DS, want.DS},
+				"zz": {p.ZZ, want.ZZ}, "zs": {p.ZS, want.ZS}, "ss": {p.SS, want.SS},
+				"chance": {p.Chance, want.Chance}} {
+				for k := range n {
+					got, want := float64(both[0][k]), float64(both[1][k])
+					if !(math.Abs(got-want) <= 1e-5*math.Abs(want)+1e-30) {
+						t.Fatalf("round %d, %s of pair %d: %v, want %v (z %v, s %v, rate %v)", round, name, k, got,
+							want, p.Z[k], p.S[k], p.Rate[k])
+					}
+				}
+			}
+		}
+	})
+}

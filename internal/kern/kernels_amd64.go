@@ -64,6 +64,11 @@ func tileAVX512(c *float32, cStride int, a *float32, aStride int, panel *float32
 //go:noescape
 func transposeAVX512(dst *float32, src *float32, stride int, k int)
 
+// gramAVX512: h[a][b] += Σ c[k]·left row k[a]·right row k[b] for a block of lanes×lanes; strides in bytes.
+//
+//go:noescape
+func gramAVX512(h *float32, hStride int, left *float32, right *float32, stride int, idx *int32, c *float32, count int)
+
 // aboveAVX512: the first block of lanes from the start in which some z > threshold, as an element position; count if none.
 //
 //go:noescape
@@ -118,6 +123,11 @@ func lossSumsEachAVX512(sums *[5]float64, z *float32, s *float32, count int, cei
 //
 //go:noescape
 func adamAVX512(params *float32, first *float32, second *float32, grad *float32, count int, blend1 float32, blend2 float32, step float32, root float32, epsilon float32)
+
+// pairSlopesAVX512: slopes and information of pairs, times λ·weight; count is a multiple of the lanes.
+//
+//go:noescape
+func pairSlopesAVX512(dz *float32, ds *float32, zz *float32, zs *float32, ss *float32, chance *float32, z *float32, s *float32, sign *float32, rate *float32, weight *float32, count int, lambda float32)
 
 // dotGatherAVX2: dst[k] = Σ q[d]·row[d]; stride in bytes.
 //
@@ -179,6 +189,11 @@ func tileAVX2(c *float32, cStride int, a *float32, aStride int, panel *float32, 
 //go:noescape
 func transposeAVX2(dst *float32, src *float32, stride int, k int)
 
+// gramAVX2: h[a][b] += Σ c[k]·left row k[a]·right row k[b] for a block of lanes×lanes; strides in bytes.
+//
+//go:noescape
+func gramAVX2(h *float32, hStride int, left *float32, right *float32, stride int, idx *int32, c *float32, count int)
+
 // aboveAVX2: the first block of lanes from the start in which some z > threshold, as an element position; count if none.
 //
 //go:noescape
@@ -233,3 +248,8 @@ func lossSumsEachAVX2(sums *[5]float64, z *float32, s *float32, count int, ceili
 //
 //go:noescape
 func adamAVX2(params *float32, first *float32, second *float32, grad *float32, count int, blend1 float32, blend2 float32, step float32, root float32, epsilon float32)
+
+// pairSlopesAVX2: slopes and information of pairs, times λ·weight; count is a multiple of the lanes.
+//
+//go:noescape
+func pairSlopesAVX2(dz *float32, ds *float32, zz *float32, zs *float32, ss *float32, chance *float32, z *float32, s *float32, sign *float32, rate *float32, weight *float32, count int, lambda float32)

@@ -2429,6 +2429,115 @@ DATA countingLanes<>+56(SB)/4, $0x0000000e
 DATA countingLanes<>+60(SB)/4, $0x0000000f
 GLOBL countingLanes<>(SB), RODATA|NOPTR, $64
 
+// func gramAVX512(h *float32, hStride int, left *float32, right *float32, stride int, idx *int32, c *float32, count int)
+// Requires: AVX, AVX512F
+TEXT ·gramAVX512(SB), NOSPLIT, $0-64
+	MOVQ    h+0(FP), AX
+	MOVQ    hStride+8(FP), CX
+	MOVQ    left+16(FP), DX
+	MOVQ    right+24(FP), BX
+	MOVQ    stride+32(FP), SI
+	MOVQ    idx+40(FP), DI
+	MOVQ    c+48(FP), R8
+	MOVQ    count+56(FP), R9
+	MOVQ    AX, R10
+	VMOVUPS (R10), Z0
+	ADDQ    CX, R10
+	VMOVUPS (R10), Z1
+	ADDQ    CX, R10
+	VMOVUPS (R10), Z2
+	ADDQ    CX, R10
+	VMOVUPS (R10), Z3
+	ADDQ    CX, R10
+	VMOVUPS (R10), Z4
+	ADDQ    CX, R10
+	VMOVUPS (R10), Z5
+	ADDQ    CX, R10
+	VMOVUPS (R10), Z6
+	ADDQ    CX, R10
+	VMOVUPS (R10), Z7
+	ADDQ    CX, R10
+	VMOVUPS (R10), Z8
+	ADDQ    CX, R10
+	VMOVUPS (R10), Z9
+	ADDQ    CX, R10
+	VMOVUPS (R10), Z10
+	ADDQ    CX, R10
+	VMOVUPS (R10), Z11
+	ADDQ    CX, R10
+	VMOVUPS (R10), Z12
+	ADDQ    CX, R10
+	VMOVUPS (R10), Z13
+	ADDQ    CX, R10
+	VMOVUPS (R10), Z14
+	ADDQ    CX, R10
+	VMOVUPS (R10), Z15
+	ADDQ    CX, R10
+
+rows:
+	CMPQ             R9, $0x00
+	JE               done
+	MOVLQSX          (DI), R10
+	IMULQ            SI, R10
+	VBROADCASTSS     (R8), Z16
+	VMULPS           (BX)(R10*1), Z16, Z16
+	VFMADD231PS.BCST (DX)(R10*1), Z16, Z0
+	VFMADD231PS.BCST 4(DX)(R10*1), Z16, Z1
+	VFMADD231PS.BCST 8(DX)(R10*1), Z16, Z2
+	VFMADD231PS.BCST 12(DX)(R10*1), Z16, Z3
+	VFMADD231PS.BCST 16(DX)(R10*1), Z16, Z4
+	VFMADD231PS.BCST 20(DX)(R10*1), Z16, Z5
+	VFMADD231PS.BCST 24(DX)(R10*1), Z16, Z6
+	VFMADD231PS.BCST 28(DX)(R10*1), Z16, Z7
+	VFMADD231PS.BCST 32(DX)(R10*1), Z16, Z8
+	VFMADD231PS.BCST 36(DX)(R10*1), Z16, Z9
+	VFMADD231PS.BCST 40(DX)(R10*1), Z16, Z10
+	VFMADD231PS.BCST 44(DX)(R10*1), Z16, Z11
+	VFMADD231PS.BCST 48(DX)(R10*1), Z16, Z12
+	VFMADD231PS.BCST 52(DX)(R10*1), Z16, Z13
+	VFMADD231PS.BCST 56(DX)(R10*1), Z16, Z14
+	VFMADD231PS.BCST 60(DX)(R10*1), Z16, Z15
+	ADDQ             $0x04, DI
+	ADDQ             $0x04, R8
+	DECQ             R9
+	JMP              rows
+
+done:
+	VMOVUPS Z0, (AX)
+	ADDQ    CX, AX
+	VMOVUPS Z1, (AX)
+	ADDQ    CX, AX
+	VMOVUPS Z2, (AX)
+	ADDQ    CX, AX
+	VMOVUPS Z3, (AX)
+	ADDQ    CX, AX
+	VMOVUPS Z4, (AX)
+	ADDQ    CX, AX
+	VMOVUPS Z5, (AX)
+	ADDQ    CX, AX
+	VMOVUPS Z6, (AX)
+	ADDQ    CX, AX
+	VMOVUPS Z7, (AX)
+	ADDQ    CX, AX
+	VMOVUPS Z8, (AX)
+	ADDQ    CX, AX
+	VMOVUPS Z9, (AX)
+	ADDQ    CX, AX
+	VMOVUPS Z10, (AX)
+	ADDQ    CX, AX
+	VMOVUPS Z11, (AX)
+	ADDQ    CX, AX
+	VMOVUPS Z12, (AX)
+	ADDQ    CX, AX
+	VMOVUPS Z13, (AX)
+	ADDQ    CX, AX
+	VMOVUPS Z14, (AX)
+	ADDQ    CX, AX
+	VMOVUPS Z15, (AX)
+	ADDQ    CX, AX
+	VZEROUPPER
+	RET
+
 // func aboveAVX512(z *float32, count int, threshold float32) int
 // Requires: AVX, AVX512F
 TEXT ·aboveAVX512(SB), NOSPLIT, $0-32
@@ -4636,6 +4745,155 @@ by1:
 by1_end:
 	VZEROUPPER
 	RET
+
+// func pairSlopesAVX512(dz *float32, ds *float32, zz *float32, zs *float32, ss *float32, chance *float32, z *float32, s *float32, sign *float32, rate *float32, weight *float32, count int, lambda float32)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·pairSlopesAVX512(SB), NOSPLIT, $0-100
+	MOVQ         dz+0(FP), AX
+	MOVQ         ds+8(FP), CX
+	MOVQ         zz+16(FP), DX
+	MOVQ         zs+24(FP), BX
+	MOVQ         ss+32(FP), SI
+	MOVQ         chance+40(FP), DI
+	MOVQ         z+48(FP), R8
+	MOVQ         s+56(FP), R9
+	MOVQ         sign+64(FP), R10
+	MOVQ         rate+72(FP), R11
+	VBROADCASTSS lambda+96(FP), Z0
+	XORQ         R12, R12
+
+loop:
+	CMPQ         R12, count+88(FP)
+	JGE          done
+	VMOVUPS      (R8)(R12*4), Z1
+	VMOVUPS      lanes42ac0000<>+0(SB), Z2
+	VMINPS       Z1, Z2, Z2
+	VMOVUPS      lanesc2ac0000<>+0(SB), Z1
+	VMAXPS       Z2, Z1, Z1
+	VORPS        lanes80000000<>+0(SB), Z1, Z2
+	VMOVUPS      lanesc2d20000<>+0(SB), Z9
+	VMAXPS       Z2, Z9, Z9
+	VMULPS       lanes3fb8aa3b<>+0(SB), Z9, Z2
+	VRNDSCALEPS  $0x08, Z2, Z2
+	VFNMADD231PS lanes3f318000<>+0(SB), Z2, Z9
+	VFNMADD231PS lanesb95e8083<>+0(SB), Z2, Z9
+	VMOVUPS      lanes3ab68885<>+0(SB), Z10
+	VFMADD213PS  lanes3c0905b7<>+0(SB), Z9, Z10
+	VFMADD213PS  lanes3d2aaa8d<>+0(SB), Z9, Z10
+	VFMADD213PS  lanes3e2aaa6e<>+0(SB), Z9, Z10
+	VFMADD213PS  lanes3f000000<>+0(SB), Z9, Z10
+	VFMADD213PS  lanes3f800000<>+0(SB), Z9, Z10
+	VFMADD213PS  lanes3f800000<>+0(SB), Z9, Z10
+	VSCALEFPS    Z2, Z10, Z2
+	VADDPS       lanes3f800000<>+0(SB), Z2, Z9
+	VRCP14PS     Z9, Z10
+	VMOVUPS      lanes3f800000<>+0(SB), Z11
+	VFNMADD231PS Z10, Z9, Z11
+	VFMADD213PS  Z10, Z10, Z11
+	VMULPS       Z2, Z11, Z2
+	VPMOVD2M     Z1, K1
+	VBLENDMPS    Z2, Z11, K1, Z3
+	VPMOVD2M     Z1, K1
+	VBLENDMPS    Z11, Z2, K1, Z4
+	VMOVUPS      (R9)(R12*4), Z1
+	VMOVUPS      lanes42ac0000<>+0(SB), Z2
+	VMINPS       Z1, Z2, Z2
+	VMOVUPS      lanesc2ac0000<>+0(SB), Z1
+	VMAXPS       Z2, Z1, Z1
+	VORPS        lanes80000000<>+0(SB), Z1, Z2
+	VMOVUPS      lanesc2d20000<>+0(SB), Z9
+	VMAXPS       Z2, Z9, Z9
+	VMULPS       lanes3fb8aa3b<>+0(SB), Z9, Z2
+	VRNDSCALEPS  $0x08, Z2, Z2
+	VFNMADD231PS lanes3f318000<>+0(SB), Z2, Z9
+	VFNMADD231PS lanesb95e8083<>+0(SB), Z2, Z9
+	VMOVUPS      lanes3ab68885<>+0(SB), Z10
+	VFMADD213PS  lanes3c0905b7<>+0(SB), Z9, Z10
+	VFMADD213PS  lanes3d2aaa8d<>+0(SB), Z9, Z10
+	VFMADD213PS  lanes3e2aaa6e<>+0(SB), Z9, Z10
+	VFMADD213PS  lanes3f000000<>+0(SB), Z9, Z10
+	VFMADD213PS  lanes3f800000<>+0(SB), Z9, Z10
+	VFMADD213PS  lanes3f800000<>+0(SB), Z9, Z10
+	VSCALEFPS    Z2, Z10, Z2
+	VADDPS       lanes3f800000<>+0(SB), Z2, Z9
+	VRCP14PS     Z9, Z10
+	VMOVUPS      lanes3f800000<>+0(SB), Z11
+	VFNMADD231PS Z10, Z9, Z11
+	VFMADD213PS  Z10, Z10, Z11
+	VMULPS       Z2, Z11, Z2
+	VPMOVD2M     Z1, K1
+	VBLENDMPS    Z2, Z11, K1, Z5
+	VPMOVD2M     Z1, K1
+	VBLENDMPS    Z11, Z2, K1, Z6
+	VMULPS       Z6, Z3, Z1
+	VADDPS       Z1, Z4, Z1
+	VMULPS       Z3, Z5, Z2
+	VMOVUPS      lanes0554ad2e<>+0(SB), Z9
+	VMAXPS       Z2, Z9, Z9
+	VMOVUPS      (R11)(R12*4), Z2
+	VMULPS       Z1, Z2, Z2
+	VADDPS       Z2, Z9, Z10
+	VRCP14PS     Z10, Z11
+	VMOVUPS      lanes3f800000<>+0(SB), Z12
+	VFNMADD231PS Z11, Z10, Z12
+	VFMADD213PS  Z11, Z11, Z12
+	VMULPS       Z12, Z9, Z9
+	VMULPS       Z12, Z2, Z2
+	VMOVUPS      (R10)(R12*4), Z10
+	VPMOVD2M     Z10, K1
+	VBLENDMPS    Z9, Z2, K1, Z7
+	VMOVUPS      Z7, (DI)(R12*4)
+	VXORPS       lanes80000000<>+0(SB), Z2, Z11
+	VPMOVD2M     Z10, K1
+	VBLENDMPS    Z11, Z9, K1, Z8
+	VRCP14PS     Z1, Z10
+	VMOVUPS      lanes3f800000<>+0(SB), Z11
+	VFNMADD231PS Z10, Z1, Z11
+	VFMADD213PS  Z10, Z10, Z11
+	VMULPS       Z11, Z4, Z1
+	VMULPS       Z11, Z6, Z10
+	MOVQ         weight+80(FP), R13
+	VMOVUPS      (R13)(R12*4), Z11
+	VMULPS       Z0, Z11, Z11
+	VMULPS       Z11, Z8, Z12
+	VMULPS       Z1, Z12, Z13
+	VMOVUPS      Z13, (AX)(R12*4)
+	VMULPS       Z10, Z12, Z12
+	VMOVUPS      Z12, (CX)(R12*4)
+	VMULPS       Z2, Z9, Z2
+	VMULPS       Z2, Z11, Z2
+	VMULPS       Z1, Z2, Z9
+	VMULPS       Z1, Z9, Z1
+	VMOVUPS      Z1, (DX)(R12*4)
+	VMULPS       Z10, Z9, Z1
+	VMOVUPS      Z1, (BX)(R12*4)
+	VMULPS       Z10, Z2, Z1
+	VMULPS       Z10, Z1, Z1
+	VMOVUPS      Z1, (SI)(R12*4)
+	ADDQ         $0x10, R12
+	JMP          loop
+
+done:
+	VZEROUPPER
+	RET
+
+DATA lanes0554ad2e<>+0(SB)/4, $0x0554ad2e
+DATA lanes0554ad2e<>+4(SB)/4, $0x0554ad2e
+DATA lanes0554ad2e<>+8(SB)/4, $0x0554ad2e
+DATA lanes0554ad2e<>+12(SB)/4, $0x0554ad2e
+DATA lanes0554ad2e<>+16(SB)/4, $0x0554ad2e
+DATA lanes0554ad2e<>+20(SB)/4, $0x0554ad2e
+DATA lanes0554ad2e<>+24(SB)/4, $0x0554ad2e
+DATA lanes0554ad2e<>+28(SB)/4, $0x0554ad2e
+DATA lanes0554ad2e<>+32(SB)/4, $0x0554ad2e
+DATA lanes0554ad2e<>+36(SB)/4, $0x0554ad2e
+DATA lanes0554ad2e<>+40(SB)/4, $0x0554ad2e
+DATA lanes0554ad2e<>+44(SB)/4, $0x0554ad2e
+DATA lanes0554ad2e<>+48(SB)/4, $0x0554ad2e
+DATA lanes0554ad2e<>+52(SB)/4, $0x0554ad2e
+DATA lanes0554ad2e<>+56(SB)/4, $0x0554ad2e
+DATA lanes0554ad2e<>+60(SB)/4, $0x0554ad2e
+GLOBL lanes0554ad2e<>(SB), RODATA|NOPTR, $64
 
 // func dotGatherAVX2(dst *float32, q *float32, base *float32, stride int, idx *int32, count int, dim int)
 // Requires: AVX, FMA3, MMX+
@@ -6939,6 +7197,83 @@ done:
 	VZEROUPPER
 	RET
 
+// func gramAVX2(h *float32, hStride int, left *float32, right *float32, stride int, idx *int32, c *float32, count int)
+// Requires: AVX, FMA3
+TEXT ·gramAVX2(SB), NOSPLIT, $0-64
+	MOVQ    h+0(FP), AX
+	MOVQ    hStride+8(FP), CX
+	MOVQ    left+16(FP), DX
+	MOVQ    right+24(FP), BX
+	MOVQ    stride+32(FP), SI
+	MOVQ    idx+40(FP), DI
+	MOVQ    c+48(FP), R8
+	MOVQ    count+56(FP), R9
+	MOVQ    AX, R10
+	VMOVUPS (R10), Y0
+	ADDQ    CX, R10
+	VMOVUPS (R10), Y1
+	ADDQ    CX, R10
+	VMOVUPS (R10), Y2
+	ADDQ    CX, R10
+	VMOVUPS (R10), Y3
+	ADDQ    CX, R10
+	VMOVUPS (R10), Y4
+	ADDQ    CX, R10
+	VMOVUPS (R10), Y5
+	ADDQ    CX, R10
+	VMOVUPS (R10), Y6
+	ADDQ    CX, R10
+	VMOVUPS (R10), Y7
+	ADDQ    CX, R10
+
+rows:
+	CMPQ         R9, $0x00
+	JE           done
+	MOVLQSX      (DI), R10
+	IMULQ        SI, R10
+	VBROADCASTSS (R8), Y8
+	VMULPS       (BX)(R10*1), Y8, Y8
+	VBROADCASTSS (DX)(R10*1), Y9
+	VFMADD231PS  Y9, Y8, Y0
+	VBROADCASTSS 4(DX)(R10*1), Y9
+	VFMADD231PS  Y9, Y8, Y1
+	VBROADCASTSS 8(DX)(R10*1), Y9
+	VFMADD231PS  Y9, Y8, Y2
+	VBROADCASTSS 12(DX)(R10*1), Y9
+	VFMADD231PS  Y9, Y8, Y3
+	VBROADCASTSS 16(DX)(R10*1), Y9
+	VFMADD231PS  Y9, Y8, Y4
+	VBROADCASTSS 20(DX)(R10*1), Y9
+	VFMADD231PS  Y9, Y8, Y5
+	VBROADCASTSS 24(DX)(R10*1), Y9
+	VFMADD231PS  Y9, Y8, Y6
+	VBROADCASTSS 28(DX)(R10*1), Y9
+	VFMADD231PS  Y9, Y8, Y7
+	ADDQ         $0x04, DI
+	ADDQ         $0x04, R8
+	DECQ         R9
+	JMP          rows
+
+done:
+	VMOVUPS Y0, (AX)
+	ADDQ    CX, AX
+	VMOVUPS Y1, (AX)
+	ADDQ    CX, AX
+	VMOVUPS Y2, (AX)
+	ADDQ    CX, AX
+	VMOVUPS Y3, (AX)
+	ADDQ    CX, AX
+	VMOVUPS Y4, (AX)
+	ADDQ    CX, AX
+	VMOVUPS Y5, (AX)
+	ADDQ    CX, AX
+	VMOVUPS Y6, (AX)
+	ADDQ    CX, AX
+	VMOVUPS Y7, (AX)
+	ADDQ    CX, AX
+	VZEROUPPER
+	RET
+
 // func aboveAVX2(z *float32, count int, threshold float32) int
 // Requires: AVX
 TEXT ·aboveAVX2(SB), NOSPLIT, $0-32
@@ -7975,5 +8310,138 @@ by1:
 	JMP          by1
 
 by1_end:
+	VZEROUPPER
+	RET
+
+// func pairSlopesAVX2(dz *float32, ds *float32, zz *float32, zs *float32, ss *float32, chance *float32, z *float32, s *float32, sign *float32, rate *float32, weight *float32, count int, lambda float32)
+// Requires: AVX, AVX2, FMA3
+TEXT ·pairSlopesAVX2(SB), NOSPLIT, $0-100
+	MOVQ         dz+0(FP), AX
+	MOVQ         ds+8(FP), CX
+	MOVQ         zz+16(FP), DX
+	MOVQ         zs+24(FP), BX
+	MOVQ         ss+32(FP), SI
+	MOVQ         chance+40(FP), DI
+	MOVQ         z+48(FP), R8
+	MOVQ         s+56(FP), R9
+	MOVQ         sign+64(FP), R10
+	MOVQ         rate+72(FP), R11
+	VBROADCASTSS lambda+96(FP), Y0
+	XORQ         R12, R12
+
+loop:
+	CMPQ         R12, count+88(FP)
+	JGE          done
+	VMOVUPS      (R8)(R12*4), Y1
+	VMOVUPS      lanes42ac0000<>+0(SB), Y2
+	VMINPS       Y1, Y2, Y2
+	VMOVUPS      lanesc2ac0000<>+0(SB), Y1
+	VMAXPS       Y2, Y1, Y1
+	VORPS        lanes80000000<>+0(SB), Y1, Y2
+	VMOVUPS      lanesc2d20000<>+0(SB), Y3
+	VMAXPS       Y2, Y3, Y3
+	VMULPS       lanes3fb8aa3b<>+0(SB), Y3, Y2
+	VROUNDPS     $0x08, Y2, Y2
+	VFNMADD231PS lanes3f318000<>+0(SB), Y2, Y3
+	VFNMADD231PS lanesb95e8083<>+0(SB), Y2, Y3
+	VMOVUPS      lanes3ab68885<>+0(SB), Y4
+	VFMADD213PS  lanes3c0905b7<>+0(SB), Y3, Y4
+	VFMADD213PS  lanes3d2aaa8d<>+0(SB), Y3, Y4
+	VFMADD213PS  lanes3e2aaa6e<>+0(SB), Y3, Y4
+	VFMADD213PS  lanes3f000000<>+0(SB), Y3, Y4
+	VFMADD213PS  lanes3f800000<>+0(SB), Y3, Y4
+	VFMADD213PS  lanes3f800000<>+0(SB), Y3, Y4
+	VCVTPS2DQ    Y2, Y2
+	VPSRAD       $0x01, Y2, Y3
+	VPSUBD       Y3, Y2, Y2
+	VPADDD       lanes0000007f<>+0(SB), Y3, Y3
+	VPSLLD       $0x17, Y3, Y3
+	VMULPS       Y3, Y4, Y3
+	VPADDD       lanes0000007f<>+0(SB), Y2, Y2
+	VPSLLD       $0x17, Y2, Y2
+	VMULPS       Y2, Y3, Y2
+	VADDPS       lanes3f800000<>+0(SB), Y2, Y3
+	VMOVUPS      lanes3f800000<>+0(SB), Y4
+	VDIVPS       Y3, Y4, Y4
+	VMULPS       Y2, Y4, Y2
+	VBLENDVPS    Y1, Y2, Y4, Y3
+	VBLENDVPS    Y1, Y4, Y2, Y1
+	VMOVUPS      (R9)(R12*4), Y2
+	VMOVUPS      lanes42ac0000<>+0(SB), Y4
+	VMINPS       Y2, Y4, Y4
+	VMOVUPS      lanesc2ac0000<>+0(SB), Y2
+	VMAXPS       Y4, Y2, Y2
+	VORPS        lanes80000000<>+0(SB), Y2, Y4
+	VMOVUPS      lanesc2d20000<>+0(SB), Y5
+	VMAXPS       Y4, Y5, Y5
+	VMULPS       lanes3fb8aa3b<>+0(SB), Y5, Y4
+	VROUNDPS     $0x08, Y4, Y4
+	VFNMADD231PS lanes3f318000<>+0(SB), Y4, Y5
+	VFNMADD231PS lanesb95e8083<>+0(SB), Y4, Y5
+	VMOVUPS      lanes3ab68885<>+0(SB), Y6
+	VFMADD213PS  lanes3c0905b7<>+0(SB), Y5, Y6
+	VFMADD213PS  lanes3d2aaa8d<>+0(SB), Y5, Y6
+	VFMADD213PS  lanes3e2aaa6e<>+0(SB), Y5, Y6
+	VFMADD213PS  lanes3f000000<>+0(SB), Y5, Y6
+	VFMADD213PS  lanes3f800000<>+0(SB), Y5, Y6
+	VFMADD213PS  lanes3f800000<>+0(SB), Y5, Y6
+	VCVTPS2DQ    Y4, Y4
+	VPSRAD       $0x01, Y4, Y5
+	VPSUBD       Y5, Y4, Y4
+	VPADDD       lanes0000007f<>+0(SB), Y5, Y5
+	VPSLLD       $0x17, Y5, Y5
+	VMULPS       Y5, Y6, Y5
+	VPADDD       lanes0000007f<>+0(SB), Y4, Y4
+	VPSLLD       $0x17, Y4, Y4
+	VMULPS       Y4, Y5, Y4
+	VADDPS       lanes3f800000<>+0(SB), Y4, Y5
+	VMOVUPS      lanes3f800000<>+0(SB), Y6
+	VDIVPS       Y5, Y6, Y6
+	VMULPS       Y4, Y6, Y4
+	VBLENDVPS    Y2, Y4, Y6, Y5
+	VBLENDVPS    Y2, Y6, Y4, Y2
+	VMULPS       Y2, Y3, Y4
+	VADDPS       Y4, Y1, Y4
+	VMULPS       Y3, Y5, Y3
+	VMOVUPS      lanes0554ad2e<>+0(SB), Y5
+	VMAXPS       Y3, Y5, Y5
+	VMOVUPS      (R11)(R12*4), Y3
+	VMULPS       Y4, Y3, Y3
+	VADDPS       Y3, Y5, Y6
+	VMOVUPS      lanes3f800000<>+0(SB), Y7
+	VDIVPS       Y6, Y7, Y7
+	VMULPS       Y7, Y5, Y5
+	VMULPS       Y7, Y3, Y3
+	VMOVUPS      (R10)(R12*4), Y6
+	VBLENDVPS    Y6, Y5, Y3, Y7
+	VMOVUPS      Y7, (DI)(R12*4)
+	VXORPS       lanes80000000<>+0(SB), Y3, Y7
+	VBLENDVPS    Y6, Y7, Y5, Y6
+	VMOVUPS      lanes3f800000<>+0(SB), Y7
+	VDIVPS       Y4, Y7, Y7
+	VMULPS       Y7, Y1, Y1
+	VMULPS       Y7, Y2, Y2
+	MOVQ         weight+80(FP), R13
+	VMOVUPS      (R13)(R12*4), Y4
+	VMULPS       Y0, Y4, Y4
+	VMULPS       Y4, Y6, Y6
+	VMULPS       Y1, Y6, Y7
+	VMOVUPS      Y7, (AX)(R12*4)
+	VMULPS       Y2, Y6, Y6
+	VMOVUPS      Y6, (CX)(R12*4)
+	VMULPS       Y3, Y5, Y3
+	VMULPS       Y3, Y4, Y3
+	VMULPS       Y1, Y3, Y4
+	VMULPS       Y1, Y4, Y1
+	VMOVUPS      Y1, (DX)(R12*4)
+	VMULPS       Y2, Y4, Y1
+	VMOVUPS      Y1, (BX)(R12*4)
+	VMULPS       Y2, Y3, Y1
+	VMULPS       Y2, Y1, Y1
+	VMOVUPS      Y1, (SI)(R12*4)
+	ADDQ         $0x08, R12
+	JMP          loop
+
+done:
 	VZEROUPPER
 	RET

@@ -32,11 +32,23 @@ func Chunks(n, size, threads int, work func(worker, chunk, from, to int)) {
 		}
 	}
 	var group sync.WaitGroup
+	var broken atomic.Pointer[PanicError]
 	for worker := 1; worker < threads; worker++ {
-		group.Go(func() { run(worker) })
+		group.Go(func() {
+			debug.SetPanicOnFault(true) // of mapped memory whose file is gone; the caller decides what that means
+			defer func() {
+				if v := recover(); v != nil {
+					broken.Store(&PanicError{v, debug.Stack()})
+				}
+			}()
+			run(worker)
+		})
 	}
 	run(0)
 	group.Wait()
+	if p := broken.Load(); p != nil {
+		panic(p)
+	}
 }
 
 // PanicError is a panic of a worker, handed to whoever asked for the work.

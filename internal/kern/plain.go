@@ -67,6 +67,19 @@ func addGatherGo(dst []float32, m *Matrix, idx []int32, c []float32) {
 	}
 }
 
+func gramGo(h []float32, order int, m *Matrix, idx []int32, c []float32) {
+	for k, i := range idx {
+		row := m.f32[int(i)*m.stride:][:m.dim]
+		for a, x := range row {
+			x *= c[k]
+			out := h[a*order:][:a+1]
+			for b := range out {
+				out[b] += x * row[b]
+			}
+		}
+	}
+}
+
 func dotPairsGo(dst, w []float32, m *Matrix, sources, targets []int32) {
 	scratch, other := m.scratch(), m.scratch()
 	for k := range sources {
@@ -202,6 +215,25 @@ func addLossGo(sums *[5]float64, z, pi, rest, kept float64) {
 	sums[2] += y * kept / q * softplus64(-z)
 	sums[3] += math.Log1p(pi * y / (u + y*rest))
 	sums[4] += y
+}
+
+func pairSlopesGo(p *PairValues, count int, lambda float32) {
+	clamp := func(x float32) float64 { return math.Max(-86, math.Min(86, float64(x))) }
+	for k := range count {
+		y, u := Sigmoid64(clamp(p.Z[k]))
+		pi, rest := Sigmoid64(clamp(p.S[k]))
+		q := u + y*rest
+		seen, missing := max(pi*y, 1e-35), float64(p.Rate[k])*q
+		linked, unlinked := seen/(seen+missing), missing/(seen+missing)
+		psi, hide, weight := u/q, rest/q, float64(lambda)*float64(p.Weight[k])
+		off, chance := linked, unlinked
+		if p.Sign[k] < 0 {
+			off, chance = -unlinked, linked
+		}
+		v := weight * linked * unlinked
+		p.DZ[k], p.DS[k], p.Chance[k] = float32(weight*off*psi), float32(weight*off*hide), float32(chance)
+		p.ZZ[k], p.ZS[k], p.SS[k] = float32(v*psi*psi), float32(v*psi*hide), float32(v*hide*hide)
+	}
 }
 
 func adamGo(params, first, second, grad []float32, a adamStep) {

@@ -34,6 +34,22 @@ func AddRows(dst []float32, m *Matrix, idx []int32, c []float32) {
 	runtime.KeepAlive(m)
 }
 
+// GramOrder is the order of the square that AddGram needs for rows of a dimension: whole registers.
+func GramOrder(dim int) int { return roundUp(dim, maxLanes) }
+
+// AddGram adds Σ_k c[k]·m[idx[k]]·m[idx[k]]ᵀ, in the order of k, to the lower triangle of h, a square of GramOrder(dim)
+// row by row. What h has above it is undefined. Rows of m are float32 and padded with zeros to that order.
+func AddGram(h []float32, m *Matrix, idx []int32, c []float32) {
+	order := GramOrder(m.dim)
+	if m.half || m.stride < order || len(m.f32) < m.rows*m.stride || len(h) != order*order {
+		panic(fmt.Sprintf("kern: a Gram matrix with %d numbers of rows of %d in %d, float16 %v", len(h), m.dim,
+			m.stride, m.half))
+	}
+	m.checkIndices(idx)
+	gram(h, order, m, idx, c[:len(idx)])
+	runtime.KeepAlive(m)
+}
+
 // DotPairs sets dst[k] = Σ_d w[d]·m[sources[k]][d]·m[targets[k]][d], for pairs that are not
 // grouped by source.
 func DotPairs(dst, w []float32, m *Matrix, sources, targets []int32) {

@@ -190,6 +190,41 @@ func TestPairs(t *testing.T) {
 	})
 }
 
+func TestAddGram(t *testing.T) {
+	eachVariant(t, func(t *testing.T) {
+		rng := rand.New(rand.NewPCG(9, 10))
+		for _, dim := range []int{1, 2, 7, 8, 9, 15, 16, 17, 24, 31, 33, 48} {
+			m, order := randomMatrix(t, 40, dim, false, uint64(dim)), GramOrder(dim)
+			if m.Stride() < order {
+				t.Fatalf("dim %d: a stride of %d is less than %d", dim, m.Stride(), order)
+			}
+			for _, count := range counts {
+				idx, c := randomIndices(rng, count, 40), randomRow(rng, count)
+				h := make([]float32, order*order)
+				for a := range dim {
+					for b := range a + 1 {
+						h[a*order+b] = float32(a - 2*b)
+					}
+				}
+				AddGram(h, m, idx, c)
+				for a := range dim {
+					for b := range a + 1 {
+						sum := float64(a - 2*b)
+						magnitude := math.Abs(sum)
+						for k, i := range idx {
+							row := row64(m, int(i))
+							sum += float64(c[k]) * row[a] * row[b]
+							magnitude += math.Abs(float64(c[k]) * row[a] * row[b])
+						}
+						agree(t, fmt.Sprintf("dim %d count %d element %d, %d", dim, count, a, b), h[a*order+b], sum,
+							magnitude, count+1)
+					}
+				}
+			}
+		}
+	})
+}
+
 // Infinite, missing, tiny and huge elements: the class of the result is that of the float64 sum.
 func TestDotsOfExtremes(t *testing.T) {
 	inf, nan := math.Inf(1), math.NaN()

@@ -360,9 +360,10 @@ func (s *postgresStore) Events(ctx context.Context, after int64, limit int) ([]L
 	if limit <= 0 || limit > MaxPage {
 		limit = MaxPage
 	}
-	var events []LogEvent
+	var found page
 	var e LogEvent
 	err := s.query(ctx, func() error {
+		found = page{}
 		rows, err := s.pool.Query(ctx, `SELECT seq, id, kind, source, target, probability, model, list, position, at
 			FROM unseen_events WHERE seq > $1 ORDER BY seq LIMIT $2`, after, limit)
 		if err != nil {
@@ -371,7 +372,7 @@ func (s *postgresStore) Events(ctx context.Context, after int64, limit int) ([]L
 		_, err = pgx.ForEachRow(rows, []any{&e.Seq, &e.ID, &e.Kind, &e.Source, &e.Target, &e.Probability, &e.Model,
 			&e.List, &e.Position, &e.At}, func() error {
 			e.At = e.At.UTC()
-			events = append(events, e)
+			found.add(e)
 			return nil
 		})
 		return err
@@ -379,7 +380,7 @@ func (s *postgresStore) Events(ctx context.Context, after int64, limit int) ([]L
 	if err != nil {
 		return nil, err
 	}
-	return events, nil
+	return found.events, nil
 }
 
 func (s *postgresStore) Totals(ctx context.Context) (EventTotals, error) {

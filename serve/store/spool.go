@@ -13,6 +13,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"unseen/internal/atomicfile"
 )
 
 // spool is a file that takes events while the database is down. It is text, so that a person can recover it:
@@ -71,7 +73,7 @@ func openSpool(path string, limit int64) (*spool, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening the spool: %w; choose another path, or allow this user to write there", err)
 	}
-	if err := lockFile(file); err != nil {
+	if err := atomicfile.Lock(file); err != nil {
 		file.Close()
 		return nil, fmt.Errorf("spool %s is in use by another program (%v); give each program its own", path, err)
 	}

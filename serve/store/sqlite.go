@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net/url"
+	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -73,6 +74,9 @@ func openSQLite(ctx context.Context, path string, options Options) (_ Store, err
 	if path, err = filepath.Abs(path); err != nil {
 		return nil, err
 	}
+	if err := makePrivate(path); err != nil {
+		return nil, fmt.Errorf("opening the event log %s: %w", path, atomicfile.WithoutPath(err))
+	}
 	s := &sqliteStore{path: path}
 	// A file that another process is creating is busy for a moment, and SQLite does not wait for its first steps.
 	for began := time.Now(); ; {
@@ -93,6 +97,16 @@ func openSQLite(ctx context.Context, path string, options Options) (_ Store, err
 	}
 	s.queue = newQueue(options, s.commit)
 	return s, nil
+}
+
+// makePrivate makes an empty file that only its owner may read, unless there is one. SQLite gives its companions the
+// same permissions. A file that exists is not opened: closing it again would drop the locks of this process on it.
+func makePrivate(path string) error {
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return nil // there is one, or SQLite will say why there cannot be
+	}
+	return file.Close()
 }
 
 // connect opens the file, checks that it is an event log before it changes a byte, and prepares the statements.
@@ -251,7 +265,7 @@ func (s *sqliteStore) Events(ctx context.Context, after int64, limit int) ([]Log
 		return nil, s.unread(ctx, err)
 	}
 	defer rows.Close()
-	var events []LogEvent
+	var found page
 	var e LogEvent
 	var kind string // plain types: database/sql copies them without reflection
 	var position, at int64
@@ -261,12 +275,14 @@ func (s *sqliteStore) Events(ctx context.Context, after int64, limit int) ([]Log
 			return nil, s.unread(ctx, err)
 		}
 		e.Kind, e.Position, e.At = Kind(kind), int(position), time.UnixMicro(at).UTC()
-		events = append(events, e)
+		if !found.add(e) {
+			break
+		}
 	}
 	if err := rows.Err(); err != nil {
 		return nil, s.unread(ctx, err)
 	}
-	return events, nil
+	return found.events, nil
 }
 
 func (s *sqliteStore) Totals(ctx context.Context) (EventTotals, error) {

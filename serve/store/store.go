@@ -67,7 +67,8 @@ type Store interface {
 	Append(ctx context.Context, events []LogEvent) (Result, error)
 
 	// Events returns events with Seq > after in order of Seq, at most limit of them; a limit of 0, or above
-	// [MaxPage], means MaxPage. None are left when the slice is empty.
+	// [MaxPage], means MaxPage. A page ends early when its texts exceed [MaxPageBytes]. None are left when the
+	// slice is empty.
 	Events(ctx context.Context, after int64, limit int) ([]LogEvent, error)
 
 	// Totals returns the sums without reading the whole log.
@@ -92,6 +93,8 @@ const (
 	MaxNode   = 1024   // bytes of Source and Target
 	MaxAppend = 10_000 // events of one Append
 	MaxPage   = 10_000 // events of one call to Events
+
+	MaxPageBytes = 4 << 20 // bytes of the texts of one call to Events
 )
 
 // The errors to tell apart with [errors.Is].
@@ -194,6 +197,22 @@ func (t *EventTotals) add(kind Kind, events int64, first, last time.Time) {
 	if last.After(t.Last) {
 		t.Last = last
 	}
+}
+
+// page collects events up to a number of bytes.
+type page struct {
+	events []LogEvent
+	bytes  int
+}
+
+// add reports whether the page takes more events.
+func (p *page) add(e LogEvent) bool {
+	if p.bytes > MaxPageBytes {
+		return false
+	}
+	p.events = append(p.events, e)
+	p.bytes += len(e.ID) + len(e.Source) + len(e.Target) + len(e.Model) + len(e.List)
+	return true
 }
 
 // All returns every event with Seq > after in order of Seq, a page at a time, so that memory does not grow with

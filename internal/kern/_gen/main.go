@@ -50,6 +50,7 @@ func main() {
 		}
 		tile(s)
 		transpose(s)
+		gram(s)
 		above(s)
 		columnsAbove(s)
 		fromHalf(s)
@@ -59,6 +60,7 @@ func main() {
 		lossSums(s, false)
 		lossSums(s, true)
 		adam(s)
+		pairSlopes(s)
 	}
 	Generate()
 }

@@ -481,3 +481,70 @@ func adam(s isa) {
 	VZEROUPPER()
 	RET()
 }
+
+// pairSlopes: slopes and information of the likelihood of pairs, linked or not, in z and s. With y = σ(z), π = σ(s),
+// q = 1−πy, the chance P = πy/(πy + r·q) of a sampled pair to be linked, ψ = (1−y)/q and η = (1−π)/q:
+//
+//	∂z = w(P−o)ψ   ∂s = w(P−o)η   zz = wP(1−P)ψ²   zs = wP(1−P)ψη   ss = wP(1−P)η²
+//
+// and the chance of what was seen, P or 1−P. The sign is that of 1−2o.
+func pairSlopes(s isa) {
+	function("pairSlopes"+s.name, "func(dz, ds, zz, zs, ss, chance, z, s, sign, rate, weight *float32, count int, "+
+		"lambda float32)",
+		"slopes and information of pairs, times λ·weight; count is a multiple of the lanes.")
+	pointers := map[string]reg.Register{}
+	for _, name := range []string{"dz", "ds", "zz", "zs", "ss", "chance", "z", "s", "sign", "rate"} {
+		pointers[name] = Load(Param(name), GP64())
+	}
+	count := argument("count")
+	lambda := s.vec()
+	VBROADCASTSS(argument("lambda"), lambda)
+	at := GP64()
+	XORQ(at, at)
+	c := chain{s, 1}
+	load := func(name string) group {
+		g := c.group()
+		VMOVUPS(at32(pointers[name], at, 0), g[0])
+		return g
+	}
+	store := func(name string, g group) { VMOVUPS(g[0], at32(pointers[name], at, 0)) }
+	sigmoids := func(v group) (y, u group) {
+		e := c.decay(v)
+		inverse := c.inverse(c.of(vaddps, e, number(1)))
+		other := c.of(vmulps, inverse, e)
+		return c.choose(v, inverse, other), c.choose(v, other, inverse)
+	}
+	Label("loop")
+	CMPQ(at, count)
+	JGE(LabelRef("done"))
+	y, u := sigmoids(c.clamp(load("z"), -86, 86))
+	pi, rest := sigmoids(c.clamp(load("s"), -86, 86))
+	q := c.of(vaddps, u, c.of(vmulps, y, rest))
+	p := c.of(vmaxps, number(1e-35), c.of(vmulps, pi, y))
+	rq := c.of(vmulps, load("rate"), q)
+	whole := c.inverse(c.of(vaddps, p, rq))
+	linked, unlinked := c.of(vmulps, p, whole), c.of(vmulps, rq, whole)
+	sign := load("sign")
+	store("chance", c.choose(sign, unlinked, linked))
+	off := c.choose(sign, linked, c.of(vxorps, unlinked, bits(1<<31)))
+	inverse := c.inverse(q)
+	psi, hide := c.of(vmulps, u, inverse), c.of(vmulps, rest, inverse)
+	weight := c.group()
+	pointer := GP64()
+	MOVQ(argument("weight"), pointer)
+	VMOVUPS(at32(pointer, at, 0), weight[0])
+	weight = c.of(vmulps, weight, same{lambda})
+	off = c.of(vmulps, off, weight)
+	store("dz", c.of(vmulps, off, psi))
+	store("ds", c.of(vmulps, off, hide))
+	v := c.of(vmulps, weight, c.of(vmulps, linked, unlinked))
+	vz := c.of(vmulps, v, psi)
+	store("zz", c.of(vmulps, vz, psi))
+	store("zs", c.of(vmulps, vz, hide))
+	store("ss", c.of(vmulps, c.of(vmulps, v, hide), hide))
+	ADDQ(U8(s.lanes), at)
+	JMP(LabelRef("loop"))
+	Label("done")
+	VZEROUPPER()
+	RET()
+}

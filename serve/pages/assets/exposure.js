@@ -15,22 +15,24 @@ const readable = hex => {
 
 if (map?.cells?.length) {
 	const levels = 32
-	const at = x => Math.min(Math.floor(x * levels), levels - 1)
+	const at = x => Math.min(Math.floor(x / map.most * levels), levels - 1)
 	const weak = c => c.links >= 0 && c.links < 5
 	chart('heat', width => {
 		const narrow = width < 500
 		const longest = names => Math.max(...names.map(f => f.length))
 		const left = Math.min(longest(map.rows) * (narrow ? 6 : 7.4) + 20, width * .32)
 		const top = Math.min(longest(map.columns) * (narrow ? 6 : 5.2) + 16, 130)
-		const cell = Math.min((width - left - (narrow ? 2 : 70)) / map.columns.length, 58)
-		const height = Math.round(top + cell * map.rows.length + 8)
+		// names of rows and columns need that much each; a wider map scrolls
+		const cell = Math.max(Math.min((width - left - (narrow ? 2 : 70)) / map.columns.length, 58), narrow ? 14 : 19)
+		const high = map.rows.length > 20 ? Math.min(cell, 22) : cell
+		const height = Math.round(top + high * map.rows.length + 8)
 		const names = {color: colour('muted'), fontSize: narrow ? 10.5 : 13, interval: 0, width: left - 10, overflow: 'truncate'}
-		return {height, option: {
-			grid: {left, top, width: cell * map.columns.length, height: cell * map.rows.length},
+		return {height, width: Math.max(width, left + cell * map.columns.length + (narrow ? 2 : 70)), option: {
+			grid: {left, top, width: cell * map.columns.length, height: high * map.rows.length},
 			xAxis: {type: 'category', data: map.columns, position: 'top', axisLabel: {...names, rotate: narrow ? 90 : -45, width: 130, ...(narrow ? {} : {align: 'left'})}, axisLine: {show: false}, axisTick: {show: false}, splitArea: {show: false}},
 			yAxis: {type: 'category', data: map.rows, inverse: true, axisLabel: names, axisLine: {show: false}, axisTick: {show: false}},
 			tooltip: {formatter: ({data: {cell: c}}) => tip(
-				`${map.columns[c.column]} shown to ${map.rows[c.row]}`, `π̂ ${share(c.value)}`,
+				map.turned ? `${map.rows[c.row]} shown to ${map.columns[c.column]}` : `${map.columns[c.column]} shown to ${map.rows[c.row]}`, `π̂ ${share(c.value)}`,
 				c.high ? `95% interval ${share(c.low)} to ${share(c.high)}, standard error ${share(c.error)}` : 'interval unknown',
 				c.links < 0 ? '' : `estimated from ${c.links} links in ${c.pairs} pairs` + (c.links < 5 ? ', so little more than a guess' : ''))},
 			series: [{type: 'heatmap', data: map.cells.map(c => ({

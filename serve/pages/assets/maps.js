@@ -2,7 +2,7 @@
 import {colour} from './charts.js'
 
 // chart draws into an element, and again when the screen turns dark or light or its width changes. make
-// gets the width and returns {height, option}.
+// gets the width and returns {height, option}, and a width where it needs more; then the element scrolls.
 export const chart = (id, make) => {
 	const at = document.getElementById(id)
 	if (!at) return
@@ -10,8 +10,8 @@ export const chart = (id, make) => {
 	const draw = () => {
 		drawing?.dispose()
 		at.replaceChildren()
-		const {height, option} = make(at.clientWidth)
-		drawing = echarts.init(at, null, {renderer: 'canvas', width: at.clientWidth, height})
+		const {height, option, width = at.clientWidth} = make(at.clientWidth)
+		drawing = echarts.init(at, null, {renderer: 'canvas', width, height})
 		drawing.setOption({
 			animation: !matchMedia('(prefers-reduced-motion: reduce)').matches && false, textStyle: {fontFamily: 'system-ui, sans-serif', color: colour('text')},
 			...option,

@@ -2,15 +2,7 @@
 
 package store
 
-import (
-	"os"
-	"syscall"
-)
-
-// lockFile claims a file for this process until it is closed, or the process is gone.
-func lockFile(file *os.File) error {
-	return syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-}
+import "os"
 
 // syncFolder makes the names in a folder durable.
 func syncFolder(path string) error {

@@ -1,0 +1,115 @@
+package fit
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+
+	"unseen/engine"
+)
+
+// alternating is the optimiser of factors that moves one side at a time. L-BFGS follows where that leaves parameters
+// where they are, or went astray, or the engine cannot do it.
+const alternating = "alternating"
+
+// mostRounds is how many rounds there are at most; ten are usual.
+const mostRounds = 60
+
+// Each round starts a little beyond where the last ended, in the direction in which that moved: momentum grows by this
+// much a round up to its limit, and begins anew where the objective rises. Without it twice as many rounds are needed.
+const (
+	momentumStep  = .15
+	momentumLimit = .9
+)
+
+// rounds trains factors side by side.
+type rounds struct {
+	engine    engine.Engine
+	objective *engine.Objective
+	params    []float32     // where it starts, and where it ends
+	settings  LBFGSSettings // it stops when two rounds in a row lower the objective by less than the tolerance's share
+	report    func(round int, p engine.Parts)
+	recorder  *recorder
+
+	// The state of training that a checkpoint keeps.
+	round    int
+	last     float64   // the objective where the last round began
+	before   []float32 // where the last round began, but for its momentum
+	momentum float64
+	still    int
+	done     bool
+}
+
+// train moves the parameters, and reports whether they have reached the minimum, or where they were to stop.
+func (r *rounds) train(ctx context.Context) (reached bool, err error) {
+	a, err := r.engine.Alternate(r.objective)
+	if errors.Is(err, engine.ErrUnsupported) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	r.last, r.before = math.Inf(1), slices.Clone(r.params)
+	if err := r.recorder.begin(r); err != nil {
+		return false, err
+	}
+	for r.round < min(mostRounds, r.settings.Iterations) && !r.done {
+		if err := r.recorder.tick(); err != nil {
+			return false, err
+		}
+		parts, err := r.next(ctx, a)
+		if err != nil {
+			return false, err
+		}
+		r.report(r.round, parts)
+	}
+	return r.round == r.settings.Iterations || a.Complete() && r.still >= 2, nil
+}
+
+// next goes one round. The state changes at its end only: one that is interrupted is done again.
+func (r *rounds) next(ctx context.Context, a engine.Alternation) (engine.Parts, error) {
+	start := slices.Clone(r.params)
+	for i, x := range r.params {
+		r.params[i] += float32(r.momentum) * (x - r.before[i])
+	}
+	parts, err := a.Round(ctx, r.params)
+	if err != nil {
+		copy(r.params, start)
+		return parts, err
+	}
+	r.round++
+	copy(r.before, start)
+	if total := parts.Total(); total <= r.last {
+		if r.last-total < r.settings.Tolerance*math.Abs(total) {
+			r.still++
+		} else {
+			r.still = 0
+		}
+		r.last, r.done = total, r.still >= 2
+		r.momentum = min(r.momentum+momentumStep, momentumLimit)
+		return parts, nil
+	}
+	copy(r.params, start)
+	r.done = r.momentum == 0 // a round that had none went astray
+	r.momentum = 0
+	return parts, nil
+}
+
+func (r *rounds) keep(c *checkpoint) {
+	put(c, "rounds.params", r.params)
+	put(c, "rounds.before", r.before)
+	put(c, "rounds.last", []float64{r.last, r.momentum})
+	c.putNumber("rounds.round", r.round)
+	c.putNumber("rounds.still", r.still)
+	c.putTruth("rounds.done", r.done)
+}
+
+func (r *rounds) restore(c *checkpoint) {
+	copy(r.params, numbers[float32](c, "rounds.params", len(r.params)))
+	copy(r.before, numbers[float32](c, "rounds.before", len(r.params)))
+	scalars := numbers[float64](c, "rounds.last", 2)
+	r.last, r.momentum = scalars[0], scalars[1]
+	r.round, r.still = c.number("rounds.round", mostRounds), c.number("rounds.still", 2)
+	r.done = c.truth("rounds.done")
+}
