@@ -56,6 +56,27 @@ func (s Settings) validateFactors(m method) error {
 	return nil
 }
 
+// revive replaces factors that a tight prior has shrunk to less than half of the size of a fresh start's: at 0 they would
+// stay, whatever the prior, since each side's slope is the other's size.
+func revive(link model.LinkModel, params, fresh []float32) {
+	square := func(x []float32) (sum float64) {
+		for _, v := range x {
+			sum += float64(v) * float64(v)
+		}
+		return sum
+	}
+	from := 0
+	for _, part := range link.(model.Layout).Parts() {
+		to := from + part.Size()
+		if part.Name == "u" || part.Name == "v" {
+			if square(params[from:to]) < square(fresh[from:to])/4 {
+				copy(params[from:to], fresh[from:to])
+			}
+		}
+		from = to
+	}
+}
+
 // factorSquare is MeanSquare of factors: the mean ‖h_j‖² of some targets, which A multiplies; 1 where there is no A.
 func factorSquare(link model.LinkModel, p *graph.Pairs) float64 {
 	const sampled = 64

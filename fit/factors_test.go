@@ -216,6 +216,31 @@ func TestSideBySide(t *testing.T) {
 	}
 }
 
+// A trial with so tight a prior that factors vanish does not hold the looser ones after it at 0.
+func TestSearchRevivesFactors(t *testing.T) {
+	t.Parallel()
+	s := plantShop(t, 120, 60, 6)
+	p := s.problem(all)
+	p.Train, p.Validation, p.Exposure = &graph.Pairs{}, &graph.Pairs{}, nil
+	for k := range s.pairs.Len() {
+		part := p.Train
+		if k%5 == 2 {
+			part = p.Validation
+		} else {
+			p.Exposure = append(p.Exposure, s.exposure[k])
+		}
+		part.Source, part.Target = append(part.Source, s.pairs.Source[k]), append(part.Target, s.pairs.Target[k])
+		part.Linked, part.Weight, part.Rate = append(part.Linked, s.pairs.Linked[k]), append(part.Weight, 1),
+			append(part.Rate, 1)
+	}
+	settings := Settings{Method: "shown", Seed: 3, LinkOptions: model.LinkOptions{Rank: 4}}
+	settings.Search = Search{Axes: []Axis{{"ridge", []float64{1e-6, 1}}}}
+	r := mustFit(t, p, settings)
+	if r.Ridge != 1 || r.Trials[0].Validation < r.Trials[1].Validation+.01 {
+		t.Errorf("a ridge of %v is chosen of %v", r.Ridge, r.Trials)
+	}
+}
+
 func randomVectors(t testing.TB, nodes, dim int) *graph.Vectors {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(5, 5))

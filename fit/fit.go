@@ -406,10 +406,13 @@ func (t *training) begin(o *engine.Objective, start float64, trial bool) []float
 	if trial {
 		from = t.last
 	}
+	fresh := started(o, start, t.using.Seed)
 	if t.using.Optimiser != alternating || len(from) != o.Size() {
-		return started(o, start, t.using.Seed)
+		return fresh
 	}
-	return slices.Clone(from)
+	params := slices.Clone(from)
+	revive(o.Link, params, fresh)
+	return params
 }
 
 // judged fills in the likelihood of the validation pairs, where there are any.

@@ -448,6 +448,7 @@ func TestShopOfIDs(t *testing.T) {
 		{"recommend " + fitted + " " + data + " --history i1,i2 --shown i3", []string{"a new person", "18 candidates"}},
 		{"evaluate " + fitted + " " + data, []string{"R_AP", "by π̂ŷ"}},
 		{"bridges " + fitted + " " + data + " --naive " + naive, nil},
+		{"export index " + fitted + " " + data + " -o " + filepath.Join(dir, "index"), []string{"index"}},
 	} {
 		code, stdout, stderr := invoke(strings.Fields(c.line)...)
 		if code != exitOK {
@@ -460,13 +461,12 @@ func TestShopOfIDs(t *testing.T) {
 		}
 	}
 	for line, says := range map[string]string{
-		"fit " + data + " --log complete --method bayes":           "--link",
-		"fit " + data + " --log ignored --method shown":            "--method",
-		"fit " + data + " --log complete --link diagonal":          "no vectors",
-		"fit " + data + " --log complete --search hidden=1,2":      "hidden",
-		"recommend " + fitted + " " + data + " i3":                 "target only",
-		"recommend " + fitted + " " + data + " --text something":   "text",
-		"export index " + fitted + " " + data + " -o " + dir + "x": "factors",
+		"fit " + data + " --log complete --method bayes":         "--link",
+		"fit " + data + " --log ignored --method shown":          "--method",
+		"fit " + data + " --log complete --link diagonal":        "no vectors",
+		"fit " + data + " --log complete --search hidden=1,2":    "hidden",
+		"recommend " + fitted + " " + data + " i3":               "target only",
+		"recommend " + fitted + " " + data + " --text something": "text",
 	} {
 		if code, _, stderr := invoke(strings.Fields(line)...); code == exitOK || !strings.Contains(stderr, says) {
 			t.Errorf("%s: exit code %d, stderr %q", line, code, stderr)
