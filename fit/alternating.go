@@ -13,8 +13,12 @@ import (
 // where they are, or went astray, or the engine cannot do it.
 const alternating = "alternating"
 
-// mostRounds is how many rounds there are at most; ten are usual.
-const mostRounds = 60
+// mostRounds is how many rounds there are at most; ten are usual. Where rounds leave parameters where they are, there are
+// few: given slopes of 0, the best exposure of all may be 1, where nothing is hidden and no slope leads L-BFGS back.
+const (
+	mostRounds = 60
+	fewRounds  = 3
+)
 
 // Each round starts a little beyond where the last ended, in the direction in which that moved: momentum grows by this
 // much a round up to its limit, and begins anew where the objective rises. Without it twice as many rounds are needed.
@@ -54,7 +58,11 @@ func (r *rounds) train(ctx context.Context) (reached bool, err error) {
 	if err := r.recorder.begin(r); err != nil {
 		return false, err
 	}
-	for r.round < min(mostRounds, r.settings.Iterations) && !r.done {
+	most := mostRounds
+	if !a.Complete() {
+		most = fewRounds
+	}
+	for r.round < min(most, r.settings.Iterations) && !r.done {
 		if err := r.recorder.tick(); err != nil {
 			return false, err
 		}

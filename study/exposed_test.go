@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"unseen/fit"
 	"unseen/internal/racetest"
 	"unseen/sample"
 )
@@ -142,6 +143,33 @@ func TestExposedOnRealData(t *testing.T) {
 	}
 	if a, b := of(blind, ours).mean(logLoss), of(blind, naiveAvailable).mean(logLoss); a > b-.02 {
 		t.Errorf("log-loss %v blind, %v of naive", a, b)
+	}
+}
+
+// Exposure that depends on activity is learned to the same optimum by either optimiser: rounds leave its slopes where
+// they are, and if they went on until nothing changed, exposure would run to 1, where no slope leads back.
+func TestExposureDoesNotRunAway(t *testing.T) {
+	t.Parallel()
+	racetest.Skip(t, "TestEveryMethodRunsOnAnyEngine of package fit has the goroutines of every fit")
+	d, err := newDraw(conversation(2, 100, 40), 5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	prepared, err := d.prepare(t.Context(), blind, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	objective := func(optimiser string) float64 {
+		s := exposedSettings(ours, 11)
+		s.Optimiser = optimiser
+		r, err := fit.Fit(t.Context(), prepared.Problem, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.Objective.Total()
+	}
+	if a, b := objective("alternating"), objective("lbfgs"); math.Abs(a-b) > 1e-3 {
+		t.Errorf("the objective ends at %v, with L-BFGS alone at %v", a, b)
 	}
 }
 
