@@ -13,8 +13,8 @@ import (
 // where they are, or went astray, or the engine cannot do it.
 const alternating = "alternating"
 
-// mostRounds is how many rounds there are at most; ten are usual. Where rounds leave parameters where they are, there are
-// few: given slopes of 0, the best exposure of all may be 1, where nothing is hidden and no slope leads L-BFGS back.
+// mostRounds is how many rounds there are at most; ten are usual. Where rounds leave parameters where they are, there
+// are few: given slopes of 0, the best exposure of all may be 1, where nothing is hidden and no slope leads back.
 const (
 	mostRounds = 60
 	fewRounds  = 3

@@ -463,3 +463,54 @@ func TestFieldsByActivity(t *testing.T) {
 	_, err = g.FieldsByActivity(sketch(t, "a b"), 2)
 	wantError(t, err, ErrShape)
 }
+
+// Nodes without a field get one by their factors, people and items apart; others keep theirs, and nodes whose factors
+// are zero get none.
+func TestFieldsByFactors(t *testing.T) {
+	t.Parallel()
+	g := shop(t, rand.New(rand.NewPCG(9, 9)), 120, 900)
+	v, err := NewVectors(g.Len(), 2)
+	must(t, err)
+	for i := range int32(g.Len()) {
+		if i%7 != 0 {
+			must(t, v.Set(i, [][]float32{{1, 0}, {0, 1}, {-1, 0}}[i%3]))
+		}
+	}
+	found, err := g.FieldsByFactors(t.Context(), v, Clustering{Fields: 3, Seed: 1})
+	must(t, err)
+	if n := found.FieldCount() - g.FieldCount(); n != 6 {
+		t.Errorf("%d more fields for two sides", n)
+	}
+	groups := map[string]uint16{}
+	for i := range int32(g.Len()) {
+		f := found.Field(i)
+		switch {
+		case g.Field(i) != UnknownField:
+			if f != g.Field(i) || found.FieldName(f) != g.FieldName(f) {
+				t.Fatalf("node %d has another field", i)
+			}
+			continue
+		case i%7 == 0:
+			if f != UnknownField {
+				t.Fatalf("node %d without factors has field %q", i, found.FieldName(f))
+			}
+			continue
+		}
+		side := "target"
+		if g.IsSource(i) {
+			side = "source"
+		}
+		at := fmt.Sprint(side, i%3)
+		if known, is := groups[at]; is && known != f || !strings.HasPrefix(found.FieldName(f), side+" cluster ") {
+			t.Fatalf("node %d of %s is in %q", i, at, found.FieldName(f))
+		}
+		groups[at] = f
+	}
+	if len(groups) != 6 {
+		t.Errorf("groups %v", groups)
+	}
+	_, err = g.FieldsByFactors(t.Context(), v, Clustering{Fields: 40_000})
+	wantError(t, err, ErrTooLarge)
+	_, err = g.FieldsByFactors(t.Context(), v, Clustering{Fields: 0})
+	wantError(t, err, ErrSettings)
+}

@@ -387,3 +387,56 @@ func bit(x bool) int {
 	}
 	return 0
 }
+
+// People and items without fields are grouped by whom they are linked with, by training links alone.
+func TestFieldsByFactorsOfTrainingLinks(t *testing.T) {
+	t.Parallel()
+	const people, items, kinds = 90, 30, 3
+	r := rand.New(rand.NewPCG(3, 4))
+	made := func(lastAlike bool) *graph.Graph {
+		var b graph.Builder
+		for k := range people + items {
+			n := graph.Node{ID: fmt.Sprint("person ", k), Role: graph.SourceOnly}
+			if k >= people {
+				n = graph.Node{ID: fmt.Sprint("item ", k), Role: graph.TargetOnly}
+			}
+			must(b.AddNode(n))(t)
+		}
+		for i := range people {
+			for k, place := range r.Perm(items / kinds) { // items of the own kind, but for the last that are held out
+				kind := i % kinds
+				if k >= 7 && !lastAlike {
+					kind = (kind + 1) % kinds
+				}
+				if err := b.AddLinkAt(int32(i), int32(people+place*kinds+kind), int64(k)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		g, _, err := b.Build()
+		return must(g, err)(t)
+	}
+	for _, alike := range []bool{true, false} {
+		g := made(alike)
+		plan, _ := PlanFor(g)
+		origin := Origin{Plan: plan, Fields: FieldsBy{Kind: "factors", Count: kinds, Seed: 1}}
+		found := must(origin.WithFields(t.Context(), g, 1))(t)
+		fields := map[string]int{}
+		for i := range int32(people + items) {
+			at := fmt.Sprintf("%v %d: %s", g.IsSource(i), i%kinds, found.FieldName(found.Field(i)))
+			fields[at]++
+		}
+		if len(fields) != 2*kinds || found.FieldCount() != 1+2*kinds {
+			t.Errorf("held-out links alike %v: %v", alike, fields)
+		}
+	}
+	var none graph.Builder
+	must(none.AddNode(graph.Node{ID: "person", Role: graph.SourceOnly}))(t)
+	must(none.AddNode(graph.Node{ID: "item", Role: graph.TargetOnly}))(t)
+	g, _, err := none.Build()
+	_, err = Origin{Plan: Plan{Split: Whole}, Fields: FieldsBy{Kind: "factors", Count: 2}}.WithFields(t.Context(),
+		must(g, err)(t), 1)
+	if err == nil || !strings.Contains(err.Error(), "without training links") {
+		t.Errorf("fields of nothing: %v", err)
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -93,11 +94,12 @@ func (f *drawingFlags) add(cmd *cobra.Command) {
 	flags.IntVar(&f.negatives, "negatives", graph.DefaultPerLink, "unlinked pairs per link")
 	flags.StringVar(&f.scheme, "negative-scheme", "", "`rule`: uniform (default), field or popularity")
 	oldFlag(cmd, "scheme", "negative-scheme")
-	flags.StringVar(&f.fieldsBy, "fields-by", "", "find `fields`: vectors:20, links:50, activity:3")
+	flags.StringVar(&f.fieldsBy, "fields-by", "", "`way`: vectors:20, links:50, activity:3, factors:8")
 	flags.StringVar(&f.log, "log", "", "sample (default), complete, offered or ignored")
 	completeFlags(cmd, map[string][]string{
 		"log": {"sample", "complete", "offered", "ignored"}, "split": splits,
-		"negative-scheme": {"uniform", "field", "popularity"}, "fields-by": {"vectors:20", "links:50", "activity:3"},
+		"negative-scheme": {"uniform", "field", "popularity"},
+		"fields-by":       {"vectors:20", "links:50", "activity:3", "factors:8"},
 	}, "shares", "validation-from", "test-from", "negatives")
 }
 
@@ -171,10 +173,10 @@ func (f *drawingFlags) data(n *network.Network, dir string, seed uint64) (sample
 	if f.fieldsBy != "" {
 		kind, number, _ := strings.Cut(f.fieldsBy, ":")
 		count, err := strconv.Atoi(number)
-		if kind != "vectors" && kind != "links" && kind != "activity" || err != nil || count < 1 {
+		if !slices.Contains([]string{"vectors", "links", "activity", "factors"}, kind) || err != nil || count < 1 {
 			return fail("--fields-by is %q; write vectors:20 for 20 groups of like vectors, links:50 for "+
-				"communities of at least 50 nodes, or activity:3 for 3 groups by the number of links where nodes have "+
-				"no field", f.fieldsBy)
+				"communities of at least 50 nodes, or, where nodes have no field, activity:3 for 3 groups by the "+
+				"number of links, or factors:8 for 8 groups of like links", f.fieldsBy)
 		}
 		o.Fields = sample.FieldsBy{Kind: kind, Count: count, Seed: seed}
 	} else if g.FieldCount() < 2 && !g.TwoSided() { // of people and items exposure is then one number
