@@ -133,7 +133,7 @@ func (s *Service) StartABTest(ctx context.Context, digest string, share float64)
 	if err != nil {
 		return nil, err
 	}
-	line.abTest = &ABTest{Seq: totals.Events, A: line.current.digest, B: entry.Digest, Share: share,
+	line.abTest = &ABTest{Seq: totals.Seq, A: line.current.digest, B: entry.Digest, Share: share,
 		Salt: fmt.Sprintf("%.12s-%.12s", line.current.digest, entry.Digest), Since: s.o.Now().UTC()}
 	if err := s.models.change(func(r *registryState) error { r.ABTest = line.abTest; return nil }); err != nil {
 		return nil, err

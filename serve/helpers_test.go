@@ -263,7 +263,7 @@ func settle(t testing.TB, s *Service) LoopStatus {
 		w := s.monitor
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		return w.Seq >= totals.Events && len(w.list) == 0 // the last list is counted once nothing follows
+		return w.Seq >= totals.Seq && len(w.list) == 0 // the last list is counted once nothing follows
 	})
 	return s.Loop()
 }

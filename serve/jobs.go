@@ -198,8 +198,10 @@ func (j *jobs) add(r JobRequest, planned bool) (Job, error) {
 	return w.Job, nil
 }
 
-// last returns when the last job of a kind ended, and whether one is queued or running.
+// last returns when the last job of a kind ended, and whether one is queued or running. One that ended in the future is
+// of a clock that was wrong.
 func (j *jobs) last(kind string) (ended time.Time, pending bool) {
+	now := j.now()
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for _, w := range j.all {
@@ -207,7 +209,7 @@ func (j *jobs) last(kind string) (ended time.Time, pending bool) {
 		case w.Kind != kind:
 		case w.Ended == nil:
 			pending = true
-		case w.Ended.After(ended):
+		case w.Ended.After(ended) && !w.Ended.After(now):
 			ended = *w.Ended
 		}
 	}

@@ -65,6 +65,22 @@ func (l *lateStore) Totals(ctx context.Context) (store.EventTotals, error) {
 	return s.Totals(ctx)
 }
 
+func (l *lateStore) Compact(ctx context.Context, r store.Retention) (store.Compaction, error) {
+	s, err := l.get(ctx)
+	if err != nil {
+		return store.Compaction{}, err
+	}
+	return s.Compact(ctx, r)
+}
+
+func (l *lateStore) Erase(ctx context.Context, names func(string) bool) (int64, error) {
+	s, err := l.get(ctx)
+	if err != nil {
+		return 0, err
+	}
+	return s.Erase(ctx, names)
+}
+
 func (l *lateStore) Ping(ctx context.Context) error {
 	s, err := l.get(ctx)
 	if err != nil {

@@ -185,7 +185,7 @@ func (s *Service) retrain(ctx context.Context, r JobRequest, report progress.Fun
 	if err != nil {
 		return err
 	}
-	data, err := s.trainingData(ctx, parent.origin, method, totals.Events)
+	data, err := s.trainingData(ctx, parent.origin, method, totals.Seq)
 	if err != nil {
 		return err
 	}
@@ -213,7 +213,7 @@ func (s *Service) retrain(ctx context.Context, r JobRequest, report progress.Fun
 		return err
 	}
 	entry := ModelEntry{Digest: digest, Method: m.Method, Made: s.o.Now().UTC(), Parent: parent.digest,
-		Seq: totals.Events, Logged: data.Logged, Note: data.note}
+		Seq: totals.Seq, Logged: data.Logged, Note: data.note}
 	if entry.Checks, err = validate(ctx, next, parent, data); err != nil {
 		return err
 	}

@@ -63,12 +63,12 @@ func (s *Service) retrainIfDue(ctx context.Context) error {
 	if entry, err := s.models.find(s.live.Load().current.digest); err == nil {
 		learned = entry.Seq
 	}
-	if totals.Events-learned < s.o.RetrainAfter {
+	if totals.Seq-learned < s.o.RetrainAfter {
 		return nil
 	}
 	job, err := s.jobs.add(JobRequest{Kind: "retrain"}, true)
 	if err == nil {
-		s.o.Log.Info("scheduled retraining queued", "job", job.ID, "new events", totals.Events-learned)
+		s.o.Log.Info("scheduled retraining queued", "job", job.ID, "new events", totals.Seq-learned)
 	}
 	return err
 }

@@ -809,12 +809,16 @@ func TestRetrainAndRollback(t *testing.T) {
 }
 
 // reopen closes a service and opens another on what it left.
-func reopen(t *testing.T, s *Service) *Service {
+func reopen(t *testing.T, s *Service, change ...func(*Options)) *Service {
 	t.Helper()
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	again, err := Open(t.Context(), Options{Folder: s.o.Folder})
+	o := Options{Folder: s.o.Folder}
+	for _, c := range change {
+		c(&o)
+	}
+	again, err := Open(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}

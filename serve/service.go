@@ -36,6 +36,10 @@ type Options struct {
 	Explore float64 // default share of a list's positions that is drawn at random; 0 means .1, negative none
 	Keep    int     // models to keep; 0 means 5
 
+	// KeepEvents is how long events are kept whole; older ones are compacted to what training and evaluation need,
+	// see store.Retention. 0 means for ever; an hour is the least.
+	KeepEvents time.Duration
+
 	RetrainEvery time.Duration // time from one retraining to the next; 0 means only on request
 	RetrainAfter int64         // new events that a scheduled retraining needs; 0 means 1
 
@@ -128,7 +132,8 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Margin <= 0 {
 		o.Margin = .05
 	}
-	if o.Prefix, err = cleanPrefix(o.Prefix); err != nil {
+	o.Prefix, err = cleanPrefix(o.Prefix)
+	if err = errors.Join(err, checkRetention(o.KeepEvents)); err != nil {
 		return o, err
 	}
 	if o.Log == nil {
@@ -264,6 +269,9 @@ func (s *Service) startBackground() {
 	s.done.Go(func() { s.jobs.run(s.life, s.runJob) })
 	if s.o.RetrainEvery > 0 {
 		s.done.Go(func() { s.runSchedule(s.life) })
+	}
+	if s.o.KeepEvents > 0 {
+		s.done.Go(func() { s.runRetention(s.life) })
 	}
 	if s.o.Tokens != nil {
 		s.done.Go(func() { s.o.Tokens.follow(s.life, s.o.Log) })

@@ -53,6 +53,7 @@ var settingFlags = map[hint.Setting]settingFlag{
 	"itemText":       {"item-text", interactions},
 	"itemTime":       {"item-time", interactions},
 	"itemTitle":      {"item-title", interactions},
+	"keepEvents":     {"keep-events", "serve"},
 	"keepOutside":    {"keep-outside", workImports},
 	"keepParatext":   {"keep-paratext", "import openalex"},
 	"keepRetracted":  {"keep-retracted", "import openalex"},

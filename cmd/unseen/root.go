@@ -136,6 +136,8 @@ func flagError(cmd *cobra.Command, err error) error {
 			"float64":      "a number",
 			"float64Slice": "numbers with commas between them",
 			"bool":         "true or false",
+			"duration":     "a time such as 24h or 90s",
+			"time":         "a time such as 90d or 36h",
 		}[e.GetFlag().Value.Type()]
 		if errors.Is(err, strconv.ErrRange) {
 			kind = "a number nearer to 0"

@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"os/signal"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -41,7 +43,8 @@ A share of every list's positions is drawn in proportion to ŷ, so that each ite
 has a known probability of being shown. The service logs what was shown, clicked
 and linked in DIR/events.db, or in PostgreSQL with --store postgres://…. It
 retrains on this log on request (POST /api/v1/jobs) or by --retrain-every. A new
-model goes live if it passes its checks.
+model goes live if it passes its checks. With --keep-events, older events are
+reduced to what training and evaluation need.
 
 Only this machine can connect unless --listen says otherwise; then the service
 needs --token-file, or --open behind a proxy that authenticates. TLS (--tls-cert)
@@ -50,6 +53,7 @@ can read. After Ctrl-C, requests in progress may finish.`,
 		Example: `  unseen serve unseen-demo
   unseen serve papers --model model.safetensors --naive naive.safetensors
   unseen serve papers --model model.safetensors --retrain-every 24h
+  unseen serve unseen-demo --keep-events 90d
   unseen serve token reader --scope read --token-file tokens.json
   unseen serve unseen-demo --listen :8080 --token-file tokens.json
   unseen serve unseen-demo --prefix /recs --token-file tokens.json`,
@@ -78,6 +82,8 @@ can read. After Ctrl-C, requests in progress may finish.`,
 	flags.StringVar(&f.options.Store, "store", "", "event log: a `path` or postgres://… (default events.db)")
 	flags.Float64Var(&f.explore, "explore", .1, "share of a list's positions drawn at random")
 	flags.IntVar(&f.options.Keep, "keep", 5, "models to keep")
+	flags.Var((*daysFlag)(&f.options.KeepEvents), "keep-events",
+		"`time` to keep events whole, such as 90d (default: for ever)")
 	flags.DurationVar(&f.options.RetrainEvery, "retrain-every", 0,
 		"time between retrainings (default: only on request)")
 	flags.Int64Var(&f.options.RetrainAfter, "retrain-after", 1, "new events that a scheduled retraining needs")
@@ -90,10 +96,39 @@ can read. After Ctrl-C, requests in progress may finish.`,
 	flags.DurationVar(&f.listen.Drain, "drain", 10*time.Second, "time for requests to finish after Ctrl-C")
 	flags.BoolVar(&f.verbose, "verbose", false, "log every request")
 	flags.BoolVar(&f.quiet, "quiet", false, "log only warnings")
-	completeFlags(cmd, nil, "listen", "prefix", "store", "explore", "keep", "retrain-every", "retrain-after",
-		"rate", "concurrent", "drain")
+	completeFlags(cmd, nil, "listen", "prefix", "store", "explore", "keep", "keep-events", "retrain-every",
+		"retrain-after", "rate", "concurrent", "drain")
 	cmd.AddCommand(newServeToken())
 	return cmd
+}
+
+// daysFlag is a duration that may be a number of days, such as 90d.
+type daysFlag time.Duration
+
+func (d *daysFlag) String() string {
+	if *d == 0 {
+		return ""
+	}
+	return time.Duration(*d).String()
+}
+
+func (d *daysFlag) Type() string { return "time" }
+
+func (d *daysFlag) Set(text string) error {
+	if number, ok := strings.CutSuffix(text, "d"); ok {
+		days, err := strconv.ParseFloat(number, 64)
+		if err != nil || !(days >= 0 && days <= 36500) {
+			return fmt.Errorf("%q is no number of days", text)
+		}
+		*d = daysFlag(days * 24 * float64(time.Hour))
+		return nil
+	}
+	parsed, err := time.ParseDuration(text)
+	if err != nil {
+		return err
+	}
+	*d = daysFlag(parsed)
+	return nil
 }
 
 // check says which flag is wrong. retrainAfter is whether --retrain-after was given.
@@ -107,6 +142,8 @@ func (f *serveFlags) check(retrainAfter bool) error {
 		return usagef("--explore is %v; give a share from 0 to 1", f.explore)
 	case f.options.Keep < 1:
 		return usagef("--keep is %d; give at least 1", f.options.Keep)
+	case f.options.KeepEvents < 0 || f.options.KeepEvents > 0 && f.options.KeepEvents < time.Hour:
+		return usagef("--keep-events is %v; give an hour or more, such as 90d", f.options.KeepEvents)
 	case f.options.RetrainEvery < 0 || f.options.RetrainEvery > 0 && f.options.RetrainEvery < time.Second:
 		return usagef("--retrain-every is %v; give a second or more, such as 24h", f.options.RetrainEvery)
 	case f.options.RetrainAfter < 1:

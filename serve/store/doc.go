@@ -20,10 +20,17 @@
 //
 //   - An acknowledged event is never lost and never stored twice: its ID, chosen by the client, is the key. A
 //     client that got no answer sends the same events again.
-//   - Seq is 1, 2, 3, … in the order in which events were stored, without gaps. Events become visible in that
-//     order, so a reader that continues after the last Seq it saw misses nothing.
-//   - Nothing is deleted or changed. Of two events with the same ID the first stays.
+//   - Seq is 1, 2, 3, … in the order in which events were stored, without gaps but those of erased events. Events
+//     become visible in that order, so a reader that continues after the last Seq it saw misses nothing.
+//   - Of two events with the same ID the first stays. Nothing is changed but by Compact, which reduces old events
+//     to what training and evaluation need, and nothing is deleted but by Erase.
 //   - Times are kept to the microsecond, in UTC.
+//
+// # Versions
+//
+// A file or database of an older version is migrated when it is opened. Of a file a copy stays beside it, with the
+// old version in its name: events.db.v1. PostgreSQL gets new tables beside the old ones. One of a later version is
+// refused with [ErrNewer].
 //
 // # A file or a database
 //

@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -41,6 +42,9 @@ func appendForever(url, spool, name string) error {
 	}
 	fmt.Println("open")
 	failures := make(chan error)
+	if os.Getenv("UNSEEN_STORE_CHILD_COMPACTS") != "" {
+		go func() { failures <- compactForever(log) }()
+	}
 	for client := range 4 {
 		go func() {
 			size := rand.IntN(40) + 1
@@ -56,6 +60,19 @@ func appendForever(url, spool, name string) error {
 	return <-failures
 }
 
+// compactForever compacts what is half a second old, by a clock that is fast: an hour in half a second.
+func compactForever(log store.Store) error {
+	for {
+		since := time.Since(time.Unix(1.7e9, 0)) % (24 * time.Hour) // a product that does not overflow
+		_, err := log.Compact(context.Background(), store.Retention{Keep: time.Hour, Limit: 300,
+			Now: time.Unix(0, 0).Add(since * 7200)})
+		if err != nil {
+			return err
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
 // childEvents are the events of one batch; the last is one of the batch before, so that repeats are there too.
 func childEvents(name string, client, batch, size int) []store.LogEvent {
 	events := make([]store.LogEvent, size, size+1)
@@ -64,10 +81,12 @@ func childEvents(name string, client, batch, size int) []store.LogEvent {
 			ID: fmt.Sprintf("%s-%d-%d-%d", name, client, batch, i), Kind: store.Kinds[i%3],
 			Source: strings.Repeat("s", 1+i*7), Target: strconv.Itoa(batch), At: time.Unix(1e9, 0),
 		}
+		events[i].List = events[i].ID // which compaction keeps
 	}
 	if batch > 0 {
 		again := events[0]
 		again.ID = fmt.Sprintf("%s-%d-%d-%d", name, client, batch-1, 0)
+		again.List = again.ID
 		events = append(events, again)
 	}
 	return events
@@ -82,10 +101,10 @@ type child struct {
 }
 
 // start runs a child and returns when its log is open.
-func start(t testing.TB, url, spool, name string) *child {
+func start(t testing.TB, url, spool, name string, settings ...string) *child {
 	t.Helper()
 	c := &child{cmd: exec.Command(os.Args[0], "-test.run=^$")}
-	c.cmd.Env = append(os.Environ(), "UNSEEN_STORE_CHILD="+url, "UNSEEN_STORE_CHILD_SPOOL="+spool,
+	c.cmd.Env = append(append(os.Environ(), settings...), "UNSEEN_STORE_CHILD="+url, "UNSEEN_STORE_CHILD_SPOOL="+spool,
 		"UNSEEN_STORE_CHILD_NAME="+name)
 	c.cmd.Stderr = &c.errors
 	out, err := c.cmd.StdoutPipe()
@@ -156,11 +175,12 @@ func checkAcknowledged(t testing.TB, log store.Store, acknowledged map[string]bo
 		if event.Seq != int64(events) {
 			t.Fatalf("event %d has Seq %d", events, event.Seq)
 		}
-		if seen[event.ID] {
-			t.Fatalf("%s is there twice", event.ID)
+		id := cmp.Or(event.ID, event.List) // of a compacted event
+		if seen[id] {
+			t.Fatalf("%s is there twice", id)
 		}
-		seen[event.ID] = true
-		delete(missing, event.ID)
+		seen[id] = true
+		delete(missing, id)
 	}
 	for id := range missing {
 		t.Fatalf("%d of %d acknowledged events are lost, such as %s", len(missing), len(acknowledged), id)
@@ -197,4 +217,40 @@ func TestKill(t *testing.T) {
 		t.Fatal("nothing was acknowledged before the kills, so nothing was tested")
 	}
 	t.Logf("%d kills, %d events acknowledged, %d stored", n, len(acknowledged), events)
+}
+
+// A program that is killed while it appends and compacts loses nothing and stores nothing twice.
+func TestKillWhileCompacting(t *testing.T) {
+	everywhere(t, func(t *testing.T, p place) {
+		acknowledged := map[string]bool{}
+		events, compacted := 0, 0
+		n := kills(t, 4)
+		for i := range n {
+			c := start(t, p.url, "", fmt.Sprint("run", i), "UNSEEN_STORE_CHILD_COMPACTS=yes")
+			time.Sleep(300*time.Millisecond + time.Duration(rand.Int64N(int64(400*time.Millisecond))))
+			for _, id := range c.kill(t) {
+				acknowledged[id] = true
+			}
+			log := p.open(t, store.Options{})
+			events, compacted = checkAcknowledged(t, log, acknowledged), 0
+			totals, err := log.Totals(t.Context())
+			if err != nil || totals.Events != int64(events) || totals.Seq != int64(events) {
+				t.Fatalf("after kill %d: %d events, %+v, %v", i+1, events, totals, err)
+			}
+			for event, err := range store.All(t.Context(), log, 0) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				if event.ID == "" {
+					compacted++
+				}
+			}
+			closeAll(t, log)
+		}
+		if compacted == 0 || compacted == events {
+			t.Fatalf("%d of %d events were compacted, so nothing was tested", compacted, events)
+		}
+		t.Logf("%d kills, %d events acknowledged, %d stored, %d of them compacted", n, len(acknowledged), events,
+			compacted)
+	})
 }

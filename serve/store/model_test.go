@@ -48,7 +48,7 @@ func (m *reference) page(after int64, limit int) []store.LogEvent {
 }
 
 func (m *reference) totals() store.EventTotals {
-	totals := store.EventTotals{Events: int64(len(m.events)), Kinds: map[store.Kind]int64{}}
+	totals := store.EventTotals{Seq: int64(len(m.events)), Events: int64(len(m.events)), Kinds: map[store.Kind]int64{}}
 	for _, event := range m.events {
 		totals.Kinds[event.Kind]++
 		if totals.First.IsZero() || event.At.Before(totals.First) {

@@ -18,7 +18,9 @@ import (
 )
 
 // postgresMigrations bring a database from one version to the next; the first creates it. A released migration
-// is never changed: a later one is appended.
+// is never changed: a later one is appended. None changes a table of an earlier version, so that no copy is needed to
+// go back. Where the events with the highest numbers were compacted or erased, a row without an id keeps the place of
+// the last, as in SQLite.
 var postgresMigrations = []string{`
 CREATE TABLE unseen_events (
 	seq         bigint PRIMARY KEY,
@@ -37,6 +39,30 @@ CREATE TABLE unseen_totals (
 	events bigint NOT NULL,
 	first  timestamptz NOT NULL,
 	last   timestamptz NOT NULL
+);`, `
+CREATE TABLE unseen_names (
+	number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+	name   text COLLATE "C" NOT NULL UNIQUE
+);
+CREATE TABLE unseen_compacted ( -- texts are numbers of names
+	seq         bigint PRIMARY KEY,
+	kind        text NOT NULL,
+	source      bigint NOT NULL,
+	target      bigint NOT NULL,
+	probability double precision NOT NULL,
+	model       bigint NOT NULL,
+	list        bigint NOT NULL,
+	position    integer NOT NULL,
+	at          timestamptz -- of a click or a link; null where something was shown
+);
+CREATE TABLE unseen_clock (
+	one  integer PRIMARY KEY CHECK (one = 1),
+	wall timestamptz NOT NULL,
+	age  bigint NOT NULL -- of the log, in microseconds
+);
+CREATE TABLE unseen_arrivals ( -- events up to seq had been stored at an age
+	seq bigint PRIMARY KEY,
+	age bigint NOT NULL
 );`}
 
 // postgresLock is the number of the advisory lock under which all writers take turns. So Seq has no gaps, and
@@ -194,8 +220,8 @@ func postgresVersion(ctx context.Context, tx pgx.Tx) (version int, err error) {
 		return 0, err
 	}
 	if version > len(postgresMigrations) {
-		return 0, fmt.Errorf("%w: its version is %d, this program reads %d; upgrade", ErrNewer, version,
-			len(postgresMigrations))
+		return 0, fmt.Errorf("%w: its version is %d, this program reads %d; upgrade, or restore a dump of that version",
+			ErrNewer, version, len(postgresMigrations))
 	}
 	return version, nil
 }
@@ -356,22 +382,37 @@ func (s *postgresStore) Spooled() int64 {
 	return s.spool.pending()
 }
 
+// All compacted events come before the others. One statement sees one state of both.
+const postgresEvents = `
+SELECT c.seq, '' AS id, c.kind, s.name AS source, t.name AS target, c.probability, m.name AS model, l.name AS list,
+		c.position, c.at
+	FROM (SELECT * FROM unseen_compacted WHERE seq > $1 ORDER BY seq LIMIT $2) c
+		JOIN unseen_names s ON s.number = c.source JOIN unseen_names t ON t.number = c.target
+		JOIN unseen_names m ON m.number = c.model JOIN unseen_names l ON l.number = c.list
+UNION ALL
+(SELECT seq, id, kind, source, target, probability, model, list, position, at FROM unseen_events
+	WHERE seq > $1 AND id <> '' ORDER BY seq LIMIT $2)
+ORDER BY seq LIMIT $2`
+
 func (s *postgresStore) Events(ctx context.Context, after int64, limit int) ([]LogEvent, error) {
 	if limit <= 0 || limit > MaxPage {
 		limit = MaxPage
 	}
 	var found page
 	var e LogEvent
+	var at *time.Time
 	err := s.query(ctx, func() error {
 		found = page{}
-		rows, err := s.pool.Query(ctx, `SELECT seq, id, kind, source, target, probability, model, list, position, at
-			FROM unseen_events WHERE seq > $1 ORDER BY seq LIMIT $2`, after, limit)
+		rows, err := s.pool.Query(ctx, postgresEvents, after, limit)
 		if err != nil {
 			return err
 		}
 		_, err = pgx.ForEachRow(rows, []any{&e.Seq, &e.ID, &e.Kind, &e.Source, &e.Target, &e.Probability, &e.Model,
-			&e.List, &e.Position, &e.At}, func() error {
-			e.At = e.At.UTC()
+			&e.List, &e.Position, &at}, func() error {
+			e.At = time.Time{}
+			if at != nil {
+				e.At = at.UTC()
+			}
 			found.add(e)
 			return nil
 		})
@@ -389,11 +430,12 @@ func (s *postgresStore) Totals(ctx context.Context) (EventTotals, error) {
 	var events int64
 	var first, last time.Time
 	err := s.query(ctx, func() error {
-		rows, err := s.pool.Query(ctx, `SELECT kind, events, first, last FROM unseen_totals`)
+		rows, err := s.pool.Query(ctx, `SELECT kind, events, first, last, (SELECT max(seq) FROM unseen_events)
+			FROM unseen_totals`)
 		if err != nil {
 			return err
 		}
-		_, err = pgx.ForEachRow(rows, []any{&kind, &events, &first, &last}, func() error {
+		_, err = pgx.ForEachRow(rows, []any{&kind, &events, &first, &last, &totals.Seq}, func() error {
 			totals.add(kind, events, first.UTC(), last.UTC())
 			return nil
 		})

@@ -332,25 +332,14 @@ func TestDatabaseHangs(t *testing.T) {
 
 func TestForeignDatabases(t *testing.T) {
 	t.Parallel()
-	execute := func(url, statement string) {
-		t.Helper()
-		connection, err := pgx.Connect(t.Context(), url)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer connection.Close(context.Background())
-		if _, err := connection.Exec(t.Context(), statement); err != nil {
-			t.Fatal(err)
-		}
-	}
 	newer := place{"PostgreSQL", postgrestest.Database(t)}
 	closeAll(t, newer.open(t, store.Options{}))
-	execute(newer.url, `INSERT INTO unseen_migrations (version) VALUES (99)`)
+	execute(t, newer.url, `INSERT INTO unseen_migrations (version) VALUES (99)`)
 	foreign := postgrestest.Database(t)
-	execute(foreign, `CREATE TABLE unseen_events (title text)`)
+	execute(t, foreign, `CREATE TABLE unseen_events (title text)`)
 	s := postgrestest.Shared(t)
 	latin := fmt.Sprint("latin", time.Now().UnixNano())
-	execute(s.URL("postgres"), `CREATE DATABASE `+latin+` ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0`)
+	execute(t, s.URL("postgres"), `CREATE DATABASE `+latin+` ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0`)
 
 	for name, c := range map[string]struct {
 		url  string
@@ -397,5 +386,40 @@ func BenchmarkPostgres(b *testing.B) {
 			}
 			appendFrom(b, log, 8, 100)
 		})
+	}
+}
+
+func execute(t testing.TB, url, statement string) {
+	t.Helper()
+	connection, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer connection.Close(context.Background())
+	if _, err := connection.Exec(t.Context(), statement); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// While nothing was compacted, dropping what the migration added takes a database back to the version before.
+func TestPostgresGoesBack(t *testing.T) {
+	t.Parallel()
+	p := place{"PostgreSQL", postgrestest.Database(t)}
+	log := p.open(t, store.Options{})
+	if _, err := log.Append(t.Context(), typicalEvents(0, 10)); err != nil {
+		t.Fatal(err)
+	}
+	closeAll(t, log)
+	execute(t, p.url, `DROP TABLE unseen_names, unseen_compacted, unseen_clock, unseen_arrivals;
+		DELETE FROM unseen_migrations WHERE version = 2`)
+	log = p.open(t, store.Options{}) // and forth again
+	if totals, err := log.Totals(t.Context()); err != nil || totals.Events != 10 {
+		t.Fatalf("%+v, %v", totals, err)
+	}
+	closeAll(t, log)
+	execute(t, p.url, `INSERT INTO unseen_migrations (version) VALUES (9)`)
+	if _, err := store.Open(t.Context(), p.url, store.Options{}); !errors.Is(err, store.ErrNewer) ||
+		!strings.Contains(err.Error(), "upgrade") {
+		t.Errorf("got %v", err)
 	}
 }

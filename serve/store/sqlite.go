@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -19,14 +20,15 @@ import (
 )
 
 // sqliteApplication marks a file as an event log in SQLite's header; it reads "unsn".
-const (
-	sqliteApplication = 0x756e736e
-	sqliteVersion     = 1
-)
+const sqliteApplication = 0x756e736e
 
-// SQLite assigns the highest seq plus one. As nothing is ever deleted and an ignored row takes no number, seq has
-// no gaps. The totals are updated in the transaction that inserts the events.
-const sqliteSchema = `
+// sqliteMigrations bring a file from one version to the next; the first creates it. A released migration is never
+// changed: a later one is appended.
+//
+// SQLite assigns the highest seq plus one, and an ignored row takes no number, so seq has no gaps. Where the events
+// with the highest numbers were compacted or erased, a row without an id keeps the place of the last. The totals are
+// updated in the transaction that inserts the events.
+var sqliteMigrations = []string{`
 CREATE TABLE events (
 	seq         INTEGER PRIMARY KEY,
 	id          TEXT NOT NULL UNIQUE,
@@ -45,7 +47,35 @@ CREATE TABLE totals (
 	first  INTEGER NOT NULL,
 	last   INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
-`
+`, `
+CREATE TABLE names (
+	number INTEGER PRIMARY KEY,
+	name   TEXT NOT NULL UNIQUE
+) STRICT;
+CREATE TABLE compacted ( -- texts are numbers of names
+	seq         INTEGER PRIMARY KEY,
+	kind        TEXT NOT NULL,
+	source      INTEGER NOT NULL,
+	target      INTEGER NOT NULL,
+	probability REAL NOT NULL,
+	model       INTEGER NOT NULL,
+	list        INTEGER NOT NULL,
+	position    INTEGER NOT NULL,
+	at          INTEGER NOT NULL -- of a click or a link; 0 where something was shown
+) STRICT;
+CREATE TABLE clock (
+	one  INTEGER PRIMARY KEY CHECK (one = 1),
+	wall INTEGER NOT NULL, -- microseconds since 1970
+	age  INTEGER NOT NULL  -- of the log, in microseconds
+) STRICT;
+CREATE TABLE arrivals ( -- events up to seq had been stored at an age
+	seq INTEGER PRIMARY KEY,
+	age INTEGER NOT NULL
+) STRICT;
+`}
+
+// sqliteVersion is the version of the files that this program writes.
+var sqliteVersion = len(sqliteMigrations)
 
 const sqliteAddTotals = `
 INSERT INTO totals SELECT kind, count(*), min(at), max(at) FROM events WHERE seq > ? GROUP BY kind
@@ -56,6 +86,7 @@ ON CONFLICT (kind) DO UPDATE SET events = events + excluded.events,
 type sqliteStore struct {
 	*queue
 	path    string
+	log     *slog.Logger
 	writer  *sql.DB // one connection
 	readers *sql.DB
 	insert  [len(sqliteRows)]*sql.Stmt
@@ -77,7 +108,7 @@ func openSQLite(ctx context.Context, path string, options Options) (_ Store, err
 	if err := makePrivate(path); err != nil {
 		return nil, fmt.Errorf("opening the event log %s: %w", path, atomicfile.WithoutPath(err))
 	}
-	s := &sqliteStore{path: path}
+	s := &sqliteStore{path: path, log: options.Log}
 	// A file that another process is creating is busy for a moment, and SQLite does not wait for its first steps.
 	for began := time.Now(); ; {
 		err := s.connect(ctx)
@@ -149,9 +180,10 @@ func sqliteURL(path string, pragmas ...string) string {
 	return (&url.URL{Scheme: "file", Path: slashed, RawQuery: settings.Encode()}).String()
 }
 
-// prepareFile creates the tables in a new file. A foreign file, or one of a later version, stays unchanged.
+// prepareFile creates the tables in a new file, and migrates an older one after making a copy of it. A foreign file,
+// or one of a later version, stays unchanged.
 func (s *sqliteStore) prepareFile(ctx context.Context) error {
-	ours, err := s.recognise(ctx, s.writer)
+	version, err := s.version(ctx, s.writer)
 	if err != nil {
 		return err
 	}
@@ -159,46 +191,98 @@ func (s *sqliteStore) prepareFile(ctx context.Context) error {
 	if _, err := s.writer.ExecContext(ctx, `PRAGMA journal_mode = WAL`); err != nil {
 		return err
 	}
-	if ours {
+	if version == sqliteVersion {
 		return nil
+	}
+	if version > 0 {
+		if err := s.keepCopy(ctx, version); err != nil {
+			return fmt.Errorf("copying version %d before its migration to %d: %w", version, sqliteVersion, err)
+		}
 	}
 	tx, err := s.writer.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
 	defer tx.Rollback()
-	if ours, err := s.recognise(ctx, tx); err != nil || ours { // another process may have been first
+	version, err = s.version(ctx, tx) // another process may have been first
+	if err != nil || version == sqliteVersion {
 		return err
+	}
+	for _, migration := range sqliteMigrations[version:] {
+		if _, err := tx.ExecContext(ctx, migration); err != nil {
+			return err
+		}
 	}
 	marks := fmt.Sprintf(`PRAGMA application_id = %d; PRAGMA user_version = %d;`, sqliteApplication, sqliteVersion)
-	if _, err := tx.ExecContext(ctx, sqliteSchema+marks); err != nil {
+	if _, err := tx.ExecContext(ctx, marks); err != nil {
 		return err
 	}
-	return tx.Commit()
+	if err := tx.Commit(); err != nil {
+		return err
+	}
+	if version > 0 {
+		s.log.Info("event log migrated", "file", s.path, "from", version, "to", sqliteVersion,
+			"copy", s.copyPath(version))
+	}
+	return nil
 }
 
-// recognise reports whether the file is an event log; an empty one is not yet.
-func (s *sqliteStore) recognise(ctx context.Context, db interface {
+// copyPath is where a copy of the file stays as it was in a version.
+func (s *sqliteStore) copyPath(version int) string { return fmt.Sprintf("%s.v%d", s.path, version) }
+
+// keepCopy copies the file as it is in an older version, whole or not at all.
+func (s *sqliteStore) keepCopy(ctx context.Context, version int) error {
+	part := s.copyPath(version) + ".tmp"
+	if err := os.Remove(part); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := makePrivate(part); err != nil {
+		return err
+	}
+	_, err := s.writer.ExecContext(ctx, `VACUUM INTO ?`, part)
+	if err == nil {
+		err = syncFile(part)
+	}
+	if err == nil {
+		err = os.Rename(part, s.copyPath(version))
+	}
+	if err != nil {
+		os.Remove(part)
+		return err
+	}
+	return syncFolder(filepath.Dir(s.path))
+}
+
+func syncFile(path string) error {
+	file, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(file.Sync(), file.Close())
+}
+
+// version returns the version of an event log; that of an empty file is 0.
+func (s *sqliteStore) version(ctx context.Context, db interface {
 	QueryRowContext(context.Context, string, ...any) *sql.Row
-}) (bool, error) {
+}) (int, error) {
 	var application, version, tables int64
 	// One statement sees one state of the file, even while another process creates the tables.
 	row := db.QueryRowContext(ctx, `SELECT (SELECT application_id FROM pragma_application_id),
 		(SELECT user_version FROM pragma_user_version), count(*) FROM sqlite_schema`)
 	err := row.Scan(&application, &version, &tables)
 	if err != nil {
-		return false, err
+		return 0, err
 	}
 	switch {
-	case application == sqliteApplication && version > sqliteVersion:
-		return false, fmt.Errorf("%w: its version is %d, this program reads %d; upgrade", ErrNewer, version,
-			sqliteVersion)
-	case application == sqliteApplication && version == sqliteVersion:
-		return true, nil
+	case application == sqliteApplication && version > int64(sqliteVersion):
+		return 0, fmt.Errorf("%w: its version is %d, this program reads %d; upgrade, or go back to a copy such as %s",
+			ErrNewer, version, sqliteVersion, filepath.Base(s.copyPath(sqliteVersion)))
+	case application == sqliteApplication && version > 0:
+		return int(version), nil
 	case application == 0 && version == 0 && tables == 0:
-		return false, nil
+		return 0, nil
 	}
-	return false, fmt.Errorf("%w, but another SQLite database; choose another path", ErrForeign)
+	return 0, fmt.Errorf("%w, but another SQLite database; choose another path", ErrForeign)
 }
 
 // commit writes a group as one transaction, which is on disk when it returns nil.
@@ -254,13 +338,23 @@ func (s *sqliteStore) commit(group []*request) (err error) {
 	return tx.Commit()
 }
 
+// All compacted events come before the others. One statement sees one state of both.
+const sqliteEvents = `
+SELECT seq, '' AS id, kind, s.name AS source, t.name AS target, probability, m.name AS model, l.name AS list,
+		position, at
+	FROM (SELECT * FROM compacted WHERE seq > ?1 ORDER BY seq LIMIT ?2) c
+		CROSS JOIN names s ON s.number = c.source CROSS JOIN names t ON t.number = c.target
+		CROSS JOIN names m ON m.number = c.model CROSS JOIN names l ON l.number = c.list
+UNION ALL
+SELECT * FROM (SELECT seq, id, kind, source, target, probability, model, list, position, at FROM events
+	WHERE seq > ?1 AND id <> '' ORDER BY seq LIMIT ?2)
+ORDER BY seq LIMIT ?2`
+
 func (s *sqliteStore) Events(ctx context.Context, after int64, limit int) ([]LogEvent, error) {
 	if limit <= 0 || limit > MaxPage {
 		limit = MaxPage
 	}
-	rows, err := s.readers.QueryContext(ctx,
-		`SELECT seq, id, kind, source, target, probability, model, list, position, at
-		FROM events WHERE seq > ? ORDER BY seq LIMIT ?`, after, limit)
+	rows, err := s.readers.QueryContext(ctx, sqliteEvents, after, limit)
 	if err != nil {
 		return nil, s.unread(ctx, err)
 	}
@@ -274,7 +368,10 @@ func (s *sqliteStore) Events(ctx context.Context, after int64, limit int) ([]Log
 		if err := rows.Scan(into...); err != nil {
 			return nil, s.unread(ctx, err)
 		}
-		e.Kind, e.Position, e.At = Kind(kind), int(position), time.UnixMicro(at).UTC()
+		e.Kind, e.Position, e.At = Kind(kind), int(position), time.Time{}
+		if at != 0 || e.ID != "" {
+			e.At = time.UnixMicro(at).UTC()
+		}
 		if !found.add(e) {
 			break
 		}
@@ -286,7 +383,8 @@ func (s *sqliteStore) Events(ctx context.Context, after int64, limit int) ([]Log
 }
 
 func (s *sqliteStore) Totals(ctx context.Context) (EventTotals, error) {
-	rows, err := s.readers.QueryContext(ctx, `SELECT kind, events, first, last FROM totals`)
+	rows, err := s.readers.QueryContext(ctx,
+		`SELECT kind, events, first, last, (SELECT max(seq) FROM events) FROM totals`)
 	if err != nil {
 		return EventTotals{}, s.unread(ctx, err)
 	}
@@ -295,7 +393,7 @@ func (s *sqliteStore) Totals(ctx context.Context) (EventTotals, error) {
 	for rows.Next() {
 		var kind Kind
 		var events, first, last int64
-		if err := rows.Scan(&kind, &events, &first, &last); err != nil {
+		if err := rows.Scan(&kind, &events, &first, &last, &totals.Seq); err != nil {
 			return EventTotals{}, s.unread(ctx, err)
 		}
 		totals.add(kind, events, time.UnixMicro(first).UTC(), time.UnixMicro(last).UTC())

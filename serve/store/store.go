@@ -51,7 +51,8 @@ type Result struct {
 
 // EventTotals sums up the log.
 type EventTotals struct {
-	Events int64          // all of them; also the highest Seq
+	Seq    int64          // the highest Seq that was ever given
+	Events int64          // all of them, also those that were compacted; without those that were erased
 	Kinds  map[Kind]int64 // how many of each kind; kinds that never happened are absent
 	First  time.Time      // the earliest At; zero when there are no events
 	Last   time.Time      // the latest At
@@ -73,6 +74,16 @@ type Store interface {
 
 	// Totals returns the sums without reading the whole log.
 	Totals(ctx context.Context) (EventTotals, error)
+
+	// Compact makes the next events that are old enough smaller, and ages the log; see [Retention]. What a
+	// crash interrupts has not happened. Reads and Appends go on.
+	Compact(ctx context.Context, r Retention) (Compaction, error)
+
+	// Erase removes every event of the nodes that the function names, and the bytes that they had in the
+	// log's files as far as the database allows, and returns their number. It can be repeated, and should be
+	// after an error. It reads the whole log; SQLite also writes all of it anew, and Appends wait meanwhile.
+	// While events wait in a spool it fails with [ErrUnavailable].
+	Erase(ctx context.Context, names func(node string) bool) (int64, error)
 
 	// Ping reports whether the database answers. A store whose Ping fails may still accept events, into
 	// its spool.
@@ -189,6 +200,9 @@ func (o Options) withDefaults() Options {
 
 // add counts events of a kind between two times.
 func (t *EventTotals) add(kind Kind, events int64, first, last time.Time) {
+	if events == 0 { // all were erased
+		return
+	}
 	t.Events += events
 	t.Kinds[kind] += events
 	if t.First.IsZero() || first.Before(t.First) {
