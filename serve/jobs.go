@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"runtime"
 	"runtime/debug"
 	"slices"
@@ -99,21 +98,32 @@ type queuedJob struct {
 	changed chan struct{}      // closed at the next change
 }
 
+// jobsState is jobs.json.
+type jobsState struct {
+	Version int   `json:"version"`
+	Jobs    []Job `json:"jobs"`
+}
+
 // openJobs reads the jobs of the last run of the service, if there was one.
 func openJobs(path string, now func() time.Time, log *slog.Logger) (*jobs, error) {
 	j := &jobs{path: path, now: now, log: log, added: make(chan struct{}, 1)}
-	raw, err := os.ReadFile(path)
-	if errors.Is(err, os.ErrNotExist) {
-		return j, nil
-	}
+	raw, version, err := readState(path)
 	if err != nil {
 		return nil, err
 	}
-	var kept []Job
-	if err := json.Unmarshal(raw, &kept); err != nil {
+	if raw == nil {
+		return j, nil
+	}
+	var kept jobsState
+	if version == 1 { // only the jobs
+		err = json.Unmarshal(raw, &kept.Jobs)
+	} else {
+		err = json.Unmarshal(raw, &kept)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("%s is damaged: %w; remove it to forget the jobs; models stay", path, err)
 	}
-	for _, job := range kept {
+	for _, job := range kept.Jobs {
 		if job.Order != nil && job.Request.Kind == "" { // a file of the last version
 			job.Request = *job.Order
 		}
@@ -143,9 +153,9 @@ func (j *jobs) save() error {
 	if j.path == "" {
 		return nil
 	}
-	kept := make([]Job, len(j.all))
+	kept := jobsState{Version: stateVersion, Jobs: make([]Job, len(j.all))}
 	for k, w := range j.all {
-		kept[k] = w.Job
+		kept.Jobs[k] = w.Job
 	}
 	return atomicfile.WritePrivate(j.path, func(w io.Writer) error {
 		e := json.NewEncoder(w)

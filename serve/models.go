@@ -59,6 +59,7 @@ type ABTest struct {
 
 // registryState is registry.json.
 type registryState struct {
+	Version  int          `json:"version"`
 	Current  string       `json:"current"`
 	Naive    string       `json:"naive,omitempty"` // to compare with
 	Models   []ModelEntry `json:"models"`          // the oldest first
@@ -85,12 +86,12 @@ func openRegistry(folder string, keep int) (*registry, error) {
 		return nil, err
 	}
 	g := &registry{folder: folder, keep: keep}
-	raw, err := os.ReadFile(g.file())
-	if errors.Is(err, os.ErrNotExist) {
-		return g, nil
-	}
+	raw, _, err := readState(g.file())
 	if err != nil {
 		return nil, err
+	}
+	if raw == nil {
+		return g, nil
 	}
 	if err := json.Unmarshal(raw, &g.r); err != nil {
 		return nil, fmt.Errorf("%s is damaged: %w; move it away to start over with the first model", g.file(), err)
@@ -172,6 +173,7 @@ func (g *registry) change(edit func(*registryState) error) error {
 	if err := edit(&next); err != nil {
 		return err
 	}
+	next.Version = stateVersion
 	dropped := next.trim(g.keep)
 	raw, err := json.MarshalIndent(next, "", "  ")
 	if err != nil {

@@ -9,7 +9,6 @@ import (
 	"io"
 	"maps"
 	"math"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -41,17 +40,18 @@ type monitor struct {
 
 // monitorState is what is saved for a restart.
 type monitorState struct {
-	Seq    int64                `json:"seq"` // of the last event that was counted
-	Shown  int64                `json:"shown"`
-	Same   int64                `json:"same"` // of these, in the source's field
-	Models map[string]*tally    `json:"models"`
-	Fields map[string]*[2]int64 `json:"fields"` // shown and same, by the name of the source's field
-	Drift  json.RawMessage      `json:"drift,omitempty"`
-	Recent []bool               `json:"recent"`         // same field or not, of the last items shown
-	Test   time.Time            `json:"abTest"`         // start of the A/B test that the arms belong to
-	Trial  time.Time            `json:"trial,omitzero"` // old name of abTest: read, never written
-	Arms   map[string]*tally    `json:"arms,omitempty"`
-	Alarms []AlarmEntry         `json:"alarms"`
+	Version int                  `json:"version"`
+	Seq     int64                `json:"seq"` // of the last event that was counted
+	Shown   int64                `json:"shown"`
+	Same    int64                `json:"same"` // of these, in the source's field
+	Models  map[string]*tally    `json:"models"`
+	Fields  map[string]*[2]int64 `json:"fields"` // shown and same, by the name of the source's field
+	Drift   json.RawMessage      `json:"drift,omitempty"`
+	Recent  []bool               `json:"recent"`         // same field or not, of the last items shown
+	Test    time.Time            `json:"abTest"`         // start of the A/B test that the arms belong to
+	Trial   time.Time            `json:"trial,omitzero"` // old name of abTest: read, never written
+	Arms    map[string]*tally    `json:"arms,omitempty"`
+	Alarms  []AlarmEntry         `json:"alarms"`
 }
 
 // recentItems is the number of items in the live share.
@@ -104,11 +104,11 @@ type AlarmEntry struct {
 
 func openMonitor(path string, s *Service) (*monitor, error) {
 	w := &monitor{path: path, service: s, woken: make(chan struct{}, 1)}
-	raw, err := os.ReadFile(path)
+	raw, _, err := readState(path)
 	switch {
-	case errors.Is(err, os.ErrNotExist):
 	case err != nil:
 		return nil, err
+	case raw == nil:
 	case len(raw) > maxSaved:
 		s.o.Log.Warn("saved counts are too large; reading the log again from its beginning", "file", path,
 			"bytes", len(raw))
@@ -124,12 +124,7 @@ func openMonitor(path string, s *Service) (*monitor, error) {
 			w.Alarms[k].Message = cmp.Or(w.Alarms[k].Message, w.Alarms[k].Sentence)
 		}
 	}
-	if w.Models == nil {
-		w.Models = map[string]*tally{}
-	}
-	if w.Fields == nil {
-		w.Fields = map[string]*[2]int64{}
-	}
+	w.makeMaps()
 	if len(w.Drift) > 0 {
 		w.drift = new(loop.Drift)
 		if err := json.Unmarshal(w.Drift, w.drift); err != nil {
@@ -137,6 +132,30 @@ func openMonitor(path string, s *Service) (*monitor, error) {
 		}
 	}
 	return w, nil
+}
+
+func (w *monitor) makeMaps() {
+	if w.Models == nil {
+		w.Models = map[string]*tally{}
+	}
+	if w.Fields == nil {
+		w.Fields = map[string]*[2]int64{}
+	}
+}
+
+// startOver forgets the counts if they are of more events than the log ever had: it was replaced, by a copy of an
+// earlier version for example.
+func (w *monitor) startOver(ctx context.Context) {
+	totals, err := w.service.events.Totals(ctx)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err != nil || w.Seq <= totals.Seq {
+		return
+	}
+	w.service.o.Log.Warn("saved counts are of another event log; reading this one from its beginning",
+		"counted", w.Seq, "events", totals.Seq)
+	w.monitorState, w.drift, w.dirty = monitorState{}, nil, true
+	w.makeMaps()
 }
 
 // wake signals that there are new events.
@@ -149,6 +168,7 @@ func (w *monitor) wake() {
 
 // run follows the log until the context ends. First it computes what to expect.
 func (w *monitor) run(ctx context.Context) {
+	w.startOver(ctx)
 	if err := w.service.surviving(func() error { return w.expect(ctx) }); err != nil && ctx.Err() == nil {
 		w.service.o.Log.Error("drift monitoring is off", "error", err)
 	}
@@ -554,6 +574,7 @@ func (w *monitor) copyState() (state monitorState, drift *loop.Drift, changed bo
 	w.flush()
 	w.dirty = false
 	state = w.monitorState
+	state.Version = stateVersion
 	state.Models, state.Arms = cloneTallies(w.Models), cloneTallies(w.Arms)
 	state.Fields = make(map[string]*[2]int64, len(w.Fields))
 	for name, counts := range w.Fields {

@@ -60,7 +60,7 @@ func (s *Service) retrainIfDue(ctx context.Context) error {
 		return err
 	}
 	var learned int64
-	if entry, err := s.models.find(s.live.Load().current.digest); err == nil {
+	if entry, err := s.models.find(s.live.Load().current.digest); err == nil && entry.Seq <= totals.Seq { // else the log is another
 		learned = entry.Seq
 	}
 	if totals.Seq-learned < s.o.RetrainAfter {

@@ -1,8 +1,11 @@
 package serve
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -11,6 +14,7 @@ import (
 	"strings"
 
 	"unseen/internal/atomicfile"
+	"unseen/serve/store"
 )
 
 // ErrStateInUse: another service has the state folder.
@@ -19,9 +23,42 @@ var ErrStateInUse = errors.New("state folder is in use")
 // The files of a state folder, as patterns. Other files in it, such as the dataset's, are not the service's.
 var (
 	stateFolders = []string{"models"}
-	stateFiles   = []string{"unseen.lock", "events.db", "events.db-*", "events.spool", "audit.log", "audit.log.*",
-		"jobs.json", "watch.json", "models/*"}
+	stateFiles   = []string{"unseen.lock", "events.db", "events.db-*", "events.db.*", "events.spool", "audit.log",
+		"audit.log.*", "jobs.json", "jobs.json.*", "watch.json", "watch.json.*", "models/*"}
 )
+
+// stateVersion is the version of registry.json, jobs.json and watch.json. Those of version 1 do not name it. The event
+// log and the spool have versions of their own.
+const stateVersion = 2
+
+// readState reads a file of the state, which may not exist. One of a later version is refused; of one of an earlier
+// version a copy is made, because the next save writes the file as this version does.
+func readState(path string) (raw []byte, version int, err error) {
+	raw, err = os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, 0, nil
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	var named struct{ Version int }
+	if err := json.Unmarshal(raw, &named); err != nil && !bytes.HasPrefix(raw, []byte("[")) {
+		return raw, stateVersion, nil // damaged, as its reader will find
+	}
+	version = max(named.Version, 1)
+	copied := func(version int) string { return fmt.Sprintf("%s.v%d", path, version) }
+	switch {
+	case version > stateVersion:
+		return nil, 0, fmt.Errorf("%s: %w: its version is %d, this program reads %d; upgrade, or put %s back, if the "+
+			"upgrade has left it", path, store.ErrNewer, version, stateVersion, filepath.Base(copied(stateVersion)))
+	case version < stateVersion:
+		err := atomicfile.WritePrivate(copied(version), func(w io.Writer) error { _, err := w.Write(raw); return err })
+		if err != nil {
+			return nil, 0, fmt.Errorf("copying %s before its migration to version %d: %w", path, stateVersion, err)
+		}
+	}
+	return raw, version, nil
+}
 
 // claimState makes the state folder this service's alone until release, or until the process is gone: two services
 // would overwrite each other's models and jobs. Only the owner may read what is in it. Links are refused, because who

@@ -1,0 +1,198 @@
+package serve
+
+import (
+	"bytes"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"unseen/serve/store"
+)
+
+// versionedFiles are the files of the state that have a version.
+var versionedFiles = []string{"models/registry.json", "jobs.json", "watch.json", "events.db"}
+
+// asBefore turns a state folder into what the version before would have written: no file but the event log has a
+// version, jobs are a list, and the log has no table of what was compacted. It returns the files.
+func asBefore(t testing.TB, folder string) map[string][]byte {
+	t.Helper()
+	for _, name := range versionedFiles[:3] {
+		path := filepath.Join(folder, name)
+		raw, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var content map[string]any
+		if err := json.Unmarshal(raw, &content); err != nil {
+			t.Fatal(err)
+		}
+		var before any = content
+		if delete(content, "version"); name == "jobs.json" {
+			before = content["jobs"]
+		}
+		if raw, err = json.Marshal(before); err == nil {
+			err = os.WriteFile(path, raw, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	db, err := sql.Open("sqlite", filepath.Join(folder, "events.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.Exec(`DROP TABLE names; DROP TABLE compacted; DROP TABLE clock; DROP TABLE arrivals;
+		PRAGMA user_version = 1; VACUUM; PRAGMA wal_checkpoint(TRUNCATE)`); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	files := map[string][]byte{}
+	for _, name := range versionedFiles {
+		if files[name], err = os.ReadFile(filepath.Join(folder, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return files
+}
+
+// usedFolder is the state of a service that has logged, trained and tested.
+func usedFolder(t testing.TB) string {
+	t.Helper()
+	s := open(t)
+	logLists(t, s, 100, 130)
+	job, err := s.StartJob(JobRequest{Kind: "retrain", Method: "naive", TrainOnly: true})
+	if err == nil {
+		job, err = s.WaitJob(t.Context(), job.ID)
+	}
+	if err == nil {
+		_, err = s.StartABTest(t.Context(), job.Model, .5)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	logLists(t, s, 130, 140)
+	settle(t, s)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return s.o.State
+}
+
+// The state of the version before is opened with all that is in it, and copies of its files stay. With these copies in
+// their places the version before goes on, and this version can follow again.
+func TestStateOfTheVersionBefore(t *testing.T) {
+	t.Parallel()
+	folder := usedFolder(t)
+	before := asBefore(t, folder)
+	look := func() string {
+		t.Helper()
+		s, err := Open(t.Context(), Options{Folder: folder})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		loop, models, test := settle(t, s), s.Models(), s.Compare()
+		events, err := s.Events(t.Context(), 0, 10_000)
+		if err != nil || len(events.Events) != 413 || test.ABTest == nil || len(models.Models) < 2 {
+			t.Fatalf("%d events, %v, %+v, %+v", len(events.Events), err, test, models)
+		}
+		jobs := s.Jobs().Jobs
+		logLists(t, s, 140, 141)
+		return fmt.Sprint(loop.Shown, loop.Share, models, jobs[0].ID, jobs[0].State, jobs[0].Model,
+			test.Arms[0].Shown, test.Arms[1].Shown)
+	}
+	first := look()
+	for _, name := range versionedFiles {
+		t.Run(name, func(t *testing.T) {
+			raw, err := os.ReadFile(filepath.Join(folder, name+".v1"))
+			if err != nil || name != "events.db" && !bytes.Equal(raw, before[name]) {
+				t.Errorf("%v: the copy of %s has %d bytes, the file had %d", err, name, len(raw), len(before[name]))
+			}
+			if info, err := os.Stat(filepath.Join(folder, name+".v1")); err != nil || info.Mode().Perm() != 0o600 {
+				t.Errorf("the copy is readable by others: %v, %v", info, err)
+			}
+		})
+	}
+	// As docs/service.md says.
+	for _, name := range versionedFiles {
+		if err := os.Rename(filepath.Join(folder, name+".v1"), filepath.Join(folder, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var jobs []Job // what the version before read
+	raw, err := os.ReadFile(filepath.Join(folder, "jobs.json"))
+	if err == nil {
+		err = json.Unmarshal(raw, &jobs)
+	}
+	if err != nil || len(jobs) != 1 {
+		t.Errorf("jobs after going back: %v, %+v", err, jobs)
+	}
+	if again := look(); again != first {
+		t.Errorf("after going back and forth:\n%s\n%s", first, again)
+	}
+}
+
+// Each file of a later version is refused by its name, with what to do, and nothing is changed.
+func TestAttackNewerState(t *testing.T) {
+	t.Parallel()
+	folder := usedFolder(t)
+	for _, name := range versionedFiles {
+		t.Run(name, func(t *testing.T) {
+			state := t.TempDir()
+			if err := os.CopyFS(state, os.DirFS(folder)); err != nil {
+				t.Fatal(err)
+			}
+			path := filepath.Join(state, name)
+			if name == "events.db" {
+				db, err := sql.Open("sqlite", path)
+				if err == nil {
+					_, err = db.Exec(`PRAGMA user_version = 99; PRAGMA wal_checkpoint(TRUNCATE)`)
+					db.Close()
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+			} else if err := os.WriteFile(path, []byte(`{"version": 99, "jobs": "in another form"}`), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			before, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s, err := Open(t.Context(), Options{Folder: state})
+			if err == nil {
+				s.Close()
+			}
+			if !errors.Is(err, store.ErrNewer) || !strings.Contains(err.Error(), path) ||
+				!strings.Contains(err.Error(), "version is 99") || !strings.Contains(err.Error(), "upgrade") {
+				t.Errorf("got %v", err)
+			}
+			if after, err := os.ReadFile(path); err != nil || !bytes.Equal(before, after) {
+				t.Errorf("the file was changed, %v", err)
+			}
+		})
+	}
+}
+
+// Counts of more events than the log has are of another log, and are counted again.
+func TestAttackReplacedLog(t *testing.T) {
+	t.Parallel()
+	folder := usedFolder(t)
+	if err := os.Remove(filepath.Join(folder, "events.db")); err != nil {
+		t.Fatal(err)
+	}
+	s, err := Open(t.Context(), Options{Folder: folder})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	logLists(t, s, 100, 101)
+	poll(t, "the ten items of the new log", func() bool { loop := s.Loop(); return loop.Shown == 10 && loop.Seq == 10 })
+}
