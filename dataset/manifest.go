@@ -46,6 +46,8 @@ type Manifest struct {
 	Sources   int  `json:"sources,omitempty"`
 	Targets   int  `json:"targets,omitempty"`
 	LinkTimes bool `json:"linkTimes,omitempty"` // links have times
+	// Log is what the exposures mean for pairs that are not among them, where the import was told: see Content.Log.
+	Log string `json:"log,omitempty"`
 	// Fields are the names of the fields by index, from 1 on, so that a model finds them where it has
 	// learned them. Index 0 is the field of nodes without one.
 	Fields  []string        `json:"fields"`

@@ -90,6 +90,7 @@ func TestShopRoundTrip(t *testing.T) {
 func TestShopGetsVectors(t *testing.T) {
 	t.Parallel()
 	c := shop(t, 20, 20, 100)
+	c.Log = "complete"
 	dir := filepath.Join(t.TempDir(), "shop")
 	_, err := Write(background, dir, c, WriteOptions{})
 	must(t, err)
@@ -111,7 +112,7 @@ func TestShopGetsVectors(t *testing.T) {
 		must(t, err)
 		m, g := again.Manifest(), again.Graph()
 		if m.Sources != 21 || m.Targets != 20 || !m.LinkTimes || m.Exposures != c.Exposures.Len() || !g.TwoSided() ||
-			!g.HasLinkTimes() {
+			!g.HasLinkTimes() || !sealed && m.Log != c.Log {
 			t.Errorf("sealed %t: %+v", sealed, m)
 		}
 		must(t, again.Close())

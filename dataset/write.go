@@ -38,6 +38,9 @@ type Content struct {
 	// ExposureParts are exposures that do not fit into memory at once, in place of Exposures: each part is written
 	// before the next one is asked for. All have the same columns.
 	ExposureParts iter.Seq2[*Exposures, error]
+	// Log is what the exposures mean for other pairs, as sample.LogKind names it: complete, sample or offered. "" means
+	// that nobody has said.
+	Log string
 	// Encoder is what made the graph's vectors; nil means that it is not kept. Remove it when
 	// the graph gets other vectors.
 	Encoder *StoredEncoder
@@ -111,7 +114,7 @@ func (d *Dataset) WriteVectors(ctx context.Context, v *graph.Vectors, e *StoredE
 		}
 		return after()
 	}
-	w := newWriter(ctx, d.dir, Content{Graph: g, Exposures: exposures, Encoder: e}, o)
+	w := newWriter(ctx, d.dir, Content{Graph: g, Exposures: exposures, Log: d.manifest.Log, Encoder: e}, o)
 	w.kept = d
 	w.manifest.Links = int(d.linkRows) // repeated ones are kept too
 	if err := atomicfile.WriteFolder(d.dir, w.writeInto); err != nil {
@@ -265,7 +268,7 @@ func newWriter(ctx context.Context, dir string, c Content, o WriteOptions) *writ
 		ctx: ctx, dir: filepath.Clean(dir), content: c, options: o,
 		manifest: &Manifest{
 			Format: formatName, Version: Version,
-			Nodes: c.Graph.Len(), Links: c.Graph.LinkCount(), Fields: []string{},
+			Nodes: c.Graph.Len(), Links: c.Graph.LinkCount(), Log: c.Log, Fields: []string{},
 			Files: map[string]FileManifest{}, Provenance: o.Provenance,
 		},
 	}

@@ -1,6 +1,7 @@
 package shards
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -222,6 +223,7 @@ func Dataset(ctx context.Context, dir string, plan func(*graph.Graph) sample.Pla
 		}
 	}()
 	o := sample.Options{Origin: sample.Origin{Plan: plan(d.Graph())}, Threads: threads}
+	o.Origin.Plan.Log = cmp.Or(o.Origin.Plan.Log, sample.LogKind(d.Manifest().Log))
 	if o.Origin.Files, err = d.Checksums(ctx); err != nil {
 		return nil, nil, err
 	}

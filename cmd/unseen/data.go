@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -163,7 +164,7 @@ func (f *drawingFlags) data(n *network.Network, dir string, seed uint64) (sample
 	}
 	switch f.log {
 	case "", string(sample.Sampled), string(sample.Complete), string(sample.Offered), string(sample.Ignored):
-		plan.Log = sample.LogKind(f.log)
+		plan.Log = sample.LogKind(cmp.Or(f.log, n.Manifest().Log))
 	default:
 		return fail("--log is %q; give sample, complete, offered or ignored", f.log)
 	}

@@ -438,9 +438,11 @@ func TestShopOfIDs(t *testing.T) {
 		says []string
 	}{
 		{"import interactions --clicks " + filepath.Join(raw, "clicks.csv") + " --impressions " +
-			filepath.Join(raw, "shown.csv") + " -o " + data, nil},
+			filepath.Join(raw, "shown.csv") + " -o " + data, []string{"Set --log to complete"}},
+		{"import interactions --clicks " + filepath.Join(raw, "clicks.csv") + " --impressions " +
+			filepath.Join(raw, "shown.csv") + " --log complete --force -o " + data, nil},
 		{"check " + data, []string{"Factors of people and items are learned from links alone"}},
-		{"fit " + data + " --log complete -o " + fitted, []string{"mle, with factors", "no vectors", "logged"}},
+		{"fit " + data + " -o " + fitted, []string{"mle, with factors", "no vectors", "pairs logged"}},
 		{"fit " + data + " --log ignored --search rank=1,2 --search ridge=1", []string{"not identified"}},
 		{"fit " + data + " --log complete --method shown", []string{"shown, with factors"}},
 		{"fit " + data + " --log ignored --method naive -o " + naive, []string{"naive, with factors"}},

@@ -51,7 +51,8 @@ what was shown as much as what is wanted. The same seed gives the same shop.`,
 		Example: `  unseen generate raw
   unseen generate raw --people 10000 --items 2000 --impressions 80
   unseen import interactions --clicks raw/clicks.csv --items raw/items.csv \
-    --users raw/users.csv --impressions raw/impressions.csv -o shop`,
+    --users raw/users.csv --impressions raw/impressions.csv --log complete \
+    -o shop`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 || args[0] == "" {
 				return usagef("name a folder to write; for instance unseen generate raw")
@@ -274,7 +275,7 @@ func (g *writtenShop) print(w io.Writer) error {
 
 Next:  unseen import interactions --clicks %s \
          --items %s --users %s \
-         --impressions %s -o shop
+         --impressions %s --log complete -o shop
 `, g.Folder, amount.Text(g.People), amount.Text(g.Items), amount.Text(g.Impressions), amount.Text(g.Shown),
 		amount.Text(g.Clicks), 100*g.Propensity, 100*g.Relevant, in("clicks.csv"), in("items.csv"), in("users.csv"),
 		in("impressions.csv"))

@@ -62,7 +62,7 @@ var settingFlags = map[hint.Setting]settingFlag{
 	"link":           {"link", "fit"},
 	"linkTime":       {"link-time", tableImports},
 	"linked":         {"linked", tableImports},
-	"log":            {"log", "fit"},
+	"log":            {"log", "fit," + interactions + "," + tableImports + ",import npz"},
 	"method":         {"method", "fit"},
 	"model":          {"model", "serve"},
 	"naive":          {"naive", "serve,recommend,bridges"},

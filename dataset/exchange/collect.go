@@ -589,6 +589,10 @@ func (c *collector) finish() (content dataset.Content, err error) {
 	if content.Exposures, err = c.exposures(numbers); err != nil {
 		return content, err
 	}
+	if content.Log = c.options.Flag("log"); content.Log != "" && c.report.Exposures == 0 {
+		return content, failAt(Place{}, fmt.Errorf("%w: log is %s, and there are no exposures", ErrUsage, content.Log),
+			"leave %v out, or name a file of what was shown", hint.Setting("log"))
+	}
 	if content.Text, err = c.rewindTexts(); err != nil {
 		return content, err
 	}
@@ -624,7 +628,7 @@ func (c *collector) exposures(numbers []int32) (*dataset.Exposures, error) {
 		return nil, nil
 	}
 	e := &dataset.Exposures{}
-	known, counted, placed, surfaced, timed := false, false, false, false, false
+	known, counted, placed, surfaced, timed, unshown := false, false, false, false, false, false
 	for _, x := range c.shown {
 		from, to := numberOf(x.source, numbers), numberOf(x.target, numbers)
 		if from < 0 || to < 0 {
@@ -641,6 +645,10 @@ func (c *collector) exposures(numbers []int32) (*dataset.Exposures, error) {
 		e.Surface, e.Time = append(e.Surface, x.surface), append(e.Time, x.seconds)
 		counted, placed = counted || x.count > 0, placed || x.position > 0
 		surfaced, timed = surfaced || x.surface > 0, timed || x.seconds != graph.NoTime
+		unshown = unshown || !x.exposed && !x.linked
+	}
+	if e.Len() > 0 && !unshown && !c.options.Given("log") {
+		c.Note(unsaidLog, hint.Setting("log"))
 	}
 	if !known {
 		e.Shown = nil

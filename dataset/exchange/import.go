@@ -44,12 +44,29 @@ func Import(ctx context.Context, format, dir string, o Options) (*Report, error)
 	return importFormat(ctx, f, dir, o)
 }
 
+// checkLog is nil for a kind of exposures that can be recorded; "" means that nobody has said.
+func checkLog(kind string) error {
+	if slices.Contains([]string{"", "complete", "sample", "offered"}, kind) {
+		return nil
+	}
+	return failAt(Place{}, fmt.Errorf("%w: log is %.40q", ErrUsage, kind), "set %v to complete if nothing else was "+
+		"shown to those people, to sample if pairs were drawn whether shown or not, to offered if a recommender "+
+		"showed them after the links", hint.Setting("log"))
+}
+
+// unsaidLog is the note on exposures that hold only what was shown, where nothing says what that means for the rest.
+const unsaidLog = "The exposures hold only what was shown. Set %v to complete if nothing else was shown to those " +
+	"people; else learning must be told what to make of them."
+
 func importFormat(ctx context.Context, f Format, dir string, o Options) (report *Report, err error) {
 	o.format = &f
 	for _, name := range slices.Sorted(maps.Keys(o.Flags)) {
 		if !slices.ContainsFunc(f.Flags, func(flag Flag) bool { return flag.Name == name }) {
 			return nil, failAt(Place{}, fmt.Errorf("%w: %s has no setting %s", ErrUsage, f.Name, name), "leave it out")
 		}
+	}
+	if err := checkLog(o.Flag("log")); err != nil {
+		return nil, err
 	}
 	if len(f.Files) > 0 {
 		if len(o.Paths) > 0 {

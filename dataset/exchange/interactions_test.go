@@ -295,6 +295,36 @@ func TestOddInteractions(t *testing.T) {
 	}
 }
 
+// What the exposures mean for other pairs is recorded where it is said, and asked for where they need it.
+func TestKindOfLog(t *testing.T) {
+	t.Parallel()
+	clicks := map[string]string{"clicks.csv": "user,item\na,x\nb,y\n"}
+	shown := map[string]string{"clicks.csv": clicks["clicks.csv"], "impressions.csv": "user,item\na,x\nb,x\n"}
+	both := map[string]string{"clicks.csv": clicks["clicks.csv"],
+		"impressions.csv": "user,item,exposed\na,x,1\nb,x,0\n"}
+	const asks = "Set log to complete if nothing else was shown"
+	for _, c := range []struct {
+		files map[string]string
+		log   string
+		asks  bool
+	}{{shown, "", true}, {shown, "complete", false}, {both, "", false}, {both, "sample", false}, {clicks, "", false}} {
+		flags := map[string]string{}
+		if c.log != "" {
+			flags["log"] = c.log
+		}
+		d, r, err := interacted(t, c.files, flags)
+		must(t, err)
+		if got := d.Manifest().Log; got != c.log || strings.Contains(notesOf(r), asks) != c.asks {
+			t.Errorf("a log that is %q, and not %q:\n%s", got, c.log, notesOf(r))
+		}
+	}
+	for log, files := range map[string]map[string]string{"complete": clicks, "whole": shown} {
+		if _, _, err := interacted(t, files, map[string]string{"log": log}); !errors.Is(err, ErrUsage) {
+			t.Errorf("log %q: %v", log, err)
+		}
+	}
+}
+
 // A lenient import skips bad rows, and what a bad record named stays.
 func TestLenientInteractions(t *testing.T) {
 	t.Parallel()

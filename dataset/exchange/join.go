@@ -8,6 +8,7 @@ import (
 
 	"unseen/dataset"
 	"unseen/graph"
+	"unseen/hint"
 	"unseen/internal/amount"
 	"unseen/internal/kern"
 )
@@ -337,6 +338,9 @@ func (j *joiner) finish() {
 	note(unlinked, "item has", "items have", " no link: kept, and can be recommended")
 	if j.people.len() == 1 {
 		j.sink.Note("There is only one person: nothing can be learned from how people differ.")
+	}
+	if j.exposures > 0 && j.exposures == j.shownPairs && !j.options.Given("log") {
+		j.sink.Note(unsaidLog, hint.Setting("log"))
 	}
 	if j.shownPairs > 0 && j.shownPairs == j.shownLinks {
 		j.sink.Note("Every pair that was shown is a link, so that the log cannot tell what people pass over; it may " +

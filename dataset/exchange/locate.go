@@ -20,7 +20,11 @@ type inputs struct {
 var tableFlags = []Flag{
 	{Name: "vectors", Usage: "`FILE` (.npy, .npz) with one row per node"},
 	{Name: "exposures", Usage: "`FILE` with source, target, linked[,exposed…]"},
+	logFlag,
 }
+
+// logFlag says what the exposures mean for other pairs, so that nobody need say it later.
+var logFlag = Flag{Name: "log", Usage: "`KIND` of exposures: complete, sample or offered"}
 
 // locate finds the files of an import: a folder with nodes.* and links.* (or edges.*), a file of nodes
 // and one of links, or a single file.
