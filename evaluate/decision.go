@@ -65,6 +65,11 @@ func (e *Evaluation) Allowed() string {
 	switch {
 	case e.Class == fit.NoExposure:
 		return "This model ignores exposure, so that there are no assumptions to compare."
+	case e.findings != nil && e.findings.Bounds != nil:
+		b := e.findings.Bounds
+		return fmt.Sprintf("Whatever exposure depends on, mean y over the training pairs is %.3g%% to %.3g%%, mean π "+
+			"%.3g%% to %.3g%%; corrected risks rest on the model's own assumptions.", 100*b.MeanLink.Low,
+			100*b.MeanLink.High, 100*b.Propensity.Low, 100*b.Propensity.High)
 	case e.Set == nil:
 		return "These numbers were not checked against other assumptions: the model was fitted without comparing them."
 	}

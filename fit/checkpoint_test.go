@@ -42,6 +42,8 @@ var resumables = map[string]Settings{
 	"factors": {Method: "shown", Seed: 3, Threads: 1, Link: "factors",
 		Search: Search{Axes: []Axis{{"ridge", []float64{.5, 1}}, {"rank", []float64{1, 2}}}},
 		LBFGS:  LBFGSSettings{Iterations: 15}},
+	"replicated": {Method: "mle", Seed: 3, Threads: 1, Link: "factors", LinkOptions: model.LinkOptions{Rank: 2}, Ridge: 1,
+		Exposure: "fields+person", Replicates: 3},
 	"bayes": {Method: "bayes", Seed: 3, Threads: 1, Starts: []float64{.3, .8}},
 	"terms": {Method: "bayes", Seed: 3, Threads: 1, Starts: []float64{.3, .8}, Replicates: 2,
 		Exposure: "fields+text+popularity"},
@@ -254,7 +256,7 @@ func TestCancelledAnywhere(t *testing.T) {
 				looks := 60
 				if cancelled > 0 {
 					looks = map[string]int{"adam": 2500, "lbfgs": 900, "search": 2500, "bayes": 700, "terms": 700,
-						"drawn": 1500, "whole": 600, "factors": 900}[kind]
+						"drawn": 1500, "whole": 600, "factors": 900, "replicated": 900}[kind]
 				}
 				ctx := newCountdown(rng.IntN(looks))
 				r, err = Fit(ctx, p, s)

@@ -32,8 +32,10 @@ type Findings struct {
 	// Lists is what these assumptions make of lists.
 	Lists *ListFindings `json:"lists,omitempty"`
 
-	// Factors says that relevance is by learned factors: without a log, they take in exposure.
-	Factors bool `json:"factors,omitempty"`
+	// Factors says that relevance is by learned factors: without a log, they take in exposure. Assumptions of exposure
+	// are not compared, and Bounds are what holds under all of them.
+	Factors bool    `json:"factors,omitempty"`
+	Bounds  *Bounds `json:"bounds,omitempty"`
 
 	// Exposure is what π̂ depends on where that is more than fields, such as "fields+text".
 	Exposure string `json:"exposure,omitempty"`
@@ -215,6 +217,7 @@ func diagnose(ctx context.Context, p sample.Problem, r *Result, most int) (*Find
 		}
 	}
 	d.testLogs()
+	d.bound()
 	d.found.Lists = r.lists
 	if err := d.testOffers(ctx); err != nil {
 		return nil, err
@@ -430,6 +433,9 @@ func (d *diagnosis) measureScale(ctx context.Context) error {
 	s := &d.found.MeanLink
 	d.measured = d.result.Posterior != nil
 	*s = Scale{Value: m.Plain, Error: m.Nuisance / m.Plain, Bias: m.Bias / m.Plain, Sampling: m.Sampling / m.Plain}
+	if d.result.replicated != nil {
+		s.Error, d.measured = d.result.replicated.meanLinkError()
+	}
 	if d.measured {
 		width := 1.96 * math.Hypot(s.Total(), s.Sampling)
 		s.Lower, s.Upper = s.Value*math.Exp(-width), math.Min(s.Value*math.Exp(width), 1)
@@ -454,7 +460,8 @@ func (d *diagnosis) places(post *Posterior) map[fieldPair]int {
 func (d *diagnosis) logitCovariance(ctx context.Context) (v []float64, place map[fieldPair]int, err error) {
 	post := d.result.Posterior
 	if post == nil {
-		return nil, nil, nil
+		v, place = d.result.replicated.covariance(d.cells)
+		return v, place, nil
 	}
 	v, _ = post.cellCovariance()
 	if place = d.places(post); len(post.terms) > 0 {

@@ -51,7 +51,8 @@ const lowPropensity = .1
 func (s Settings) validateFactors(m method) error {
 	if m.bayes && ofFactors(s.Link) {
 		return hint.Wrap(fmt.Errorf("%w: bayes has no posterior of the link model %s; it has one of diagonal alone",
-			ErrSetting, s.Link), "set %v to mle, or %v to diagonal", hint.Setting("method"), hint.Setting("link"))
+			ErrSetting, s.Link), "set %v to mle, with %v for intervals, or %v to diagonal", hint.Setting("method"),
+			hint.Setting("replicates"), hint.Setting("link"))
 	}
 	return nil
 }

@@ -45,6 +45,7 @@ type Result struct {
 	compared     int                 // pairs that they were compared by
 	members      []model.MemberModel // those that stay, as rankers of lists
 	lists        *ListFindings
+	replicated   *replicated // what factors are when they are learned again; nil where they are not
 }
 
 // Start is where training ended that began at one propensity.
@@ -165,6 +166,9 @@ func fitObjective(ctx context.Context, p sample.Problem, m method, r *Result, re
 		if err != nil {
 			return err
 		}
+		if run, err = t.level(t.objective, run); err != nil {
+			return err
+		}
 		o := t.objective
 		parts, err := s.engine().Gradient(ctx, thinned(o, describedPairs), run.params, nil)
 		if err != nil {
@@ -187,7 +191,7 @@ func fitObjective(ctx context.Context, p sample.Problem, m method, r *Result, re
 		}
 		recorder.settle(t)
 	}
-	return nil
+	return t.replicate()
 }
 
 // training is one call of Fit.
@@ -222,6 +226,9 @@ func (t *training) keep(c *checkpoint) {
 		put(c, "search.last", t.last)
 		put(c, "search.best", t.best)
 	}
+	if r := t.result.replicated; r != nil {
+		put(c, "result.replicated", slices.Concat(r.values...))
+	}
 }
 
 func (t *training) restore(c *checkpoint) {
@@ -245,6 +252,11 @@ func (t *training) restore(c *checkpoint) {
 		}
 	}
 	t.result.restore(c)
+	if len(t.result.Starts) > 0 && t.replicates() {
+		t.problemCells()
+		r := t.result.replicated
+		r.values = slices.Collect(slices.Chunk(numbers[float64](c, "result.replicated", -1), 1+len(r.cells)))
+	}
 }
 
 // use makes the objective under some settings.
@@ -379,25 +391,30 @@ func (t *training) from(start float64, trial bool) (run, error) {
 		}
 		return out, err
 	}
-	if s.Optimiser == alternating {
-		r := &rounds{engine: s.engine(), objective: &o, params: out.params, settings: s.LBFGS,
-			report: t.report(&o, mostRounds), recorder: t.recorder}
-		reached, err := r.train(t.ctx)
-		if out.iterations = r.round; err != nil {
-			return out, err
-		}
-		if reached {
-			return t.judged(out, judge)
-		}
-		o.Scale = factorScale(&o, MeanSquare(o.Link, o.Pairs), s.Ridge)
-	}
-	l := &lbfgs{engine: s.engine(), objective: &o, params: out.params, settings: s.LBFGS,
-		report: t.report(&o, s.LBFGS.Iterations), recorder: t.recorder}
-	err := l.train(t.ctx)
-	if out.iterations += l.iteration; err != nil {
+	out, err := t.minimise(&o, out)
+	if err != nil {
 		return out, err
 	}
 	return t.judged(out, judge)
+}
+
+// minimise moves the parameters of a run to a minimum of an objective over all of its pairs.
+func (t *training) minimise(o *engine.Objective, out run) (run, error) {
+	s := t.using
+	if s.Optimiser == alternating {
+		r := &rounds{engine: s.engine(), objective: o, params: out.params, settings: s.LBFGS,
+			report: t.report(o, mostRounds), recorder: t.recorder}
+		reached, err := r.train(t.ctx)
+		if out.iterations = r.round; err != nil || reached {
+			return out, err
+		}
+		o.Scale = factorScale(o, MeanSquare(o.Link, o.Pairs), s.Ridge)
+	}
+	l := &lbfgs{engine: s.engine(), objective: o, params: out.params, settings: s.LBFGS,
+		report: t.report(o, s.LBFGS.Iterations), recorder: t.recorder}
+	err := l.train(t.ctx)
+	out.iterations += l.iteration
+	return out, err
 }
 
 // begin returns the parameters to start from. Side by side, a trial goes on from the last, and training from the best.
@@ -527,12 +544,17 @@ func spaced(n, count int) []int32 {
 // describedPairs is how many training pairs, evenly spaced, describe uses at most.
 const describedPairs = 1 << 18
 
+// describedOf returns those.
+func describedOf(p *graph.Pairs) *graph.Pairs {
+	if p.Len() <= describedPairs {
+		return p
+	}
+	return sample.Evidence{Pairs: p}.At(spaced(p.Len(), describedPairs)).Pairs
+}
+
 // describe says where the models stand on the training pairs.
 func describe(ctx context.Context, e engine.Engine, p sample.Problem, m engine.Predictor) (Start, error) {
-	pairs := p.Train
-	if pairs.Len() > describedPairs {
-		pairs = sample.Evidence{Pairs: pairs}.At(spaced(pairs.Len(), describedPairs)).Pairs
-	}
+	pairs := describedOf(p.Train)
 	z, s, err := (&Judge{Predictor: m, Engine: e}).Logits(ctx, pairs)
 	if err != nil {
 		return Start{}, err

@@ -132,7 +132,6 @@ func (d *diagnosis) loggedPropensity() *MemberValue {
 	if err != nil || !(found.Estimate > 0) || known[0] == 0 && all[0] > 0 || known[1] == 0 && all[1] > 0 {
 		return nil
 	}
-	out := &MemberValue{Value: found.Estimate, Error: found.StandardError / found.Estimate}
-	out.Lower, out.Upper = out.Value*math.Exp(-1.96*out.Error), math.Min(out.Value*math.Exp(1.96*out.Error), 1)
-	return out
+	out := shareOf(found)
+	return &out
 }

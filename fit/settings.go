@@ -47,8 +47,8 @@ type Settings struct {
 	Starts  []float64 `json:"starts"`  // propensities to start from; the first gives the result, the others check it
 	Anchors []Anchor  `json:"anchors"` // what is known of the propensities' scale, for bayes
 
-	// Replicates is how many simulated histories bayes refits, to know its own bias; 0 means 10,
-	// below 0 none.
+	// Replicates is how many simulated histories bayes refits, to know its own bias; 0 means 10, below 0 none. Factors
+	// are learned as many times again from pairs drawn anew, for intervals; 0 means none.
 	Replicates int `json:"replicates"`
 
 	// Doctor is how thoroughly the doctor of bayes examines: full compares all assumptions under which the links could
@@ -245,6 +245,9 @@ func (s Settings) WithDefaults() (Settings, error) {
 	s.Adam.Patience = cmp.Or(s.Adam.Patience, preset.Adam.Patience)
 	s.LBFGS.Tolerance = cmp.Or(s.LBFGS.Tolerance, preset.LBFGS.Tolerance)
 	s.Adam, s.LBFGS = s.Adam.withDefaults(), s.LBFGS.withDefaults()
+	if ofFactors(s.Link) {
+		s.Replicates = cmp.Or(s.Replicates, -1)
+	}
 	s.Replicates = cmp.Or(s.Replicates, 10)
 	s.Replicates = max(s.Replicates, -1)
 	// −1 stays, so that the settings mean the same when they are read again

@@ -7,6 +7,7 @@ import (
 
 	"unseen/graph"
 	"unseen/hint"
+	"unseen/internal/amount"
 	"unseen/risk"
 )
 
@@ -79,9 +80,7 @@ func (f *Findings) sayClass() {
 			break
 		}
 		if f.Factors {
-			f.say("This rests on %d pairs whose exposure is logged. Whether other assumptions explain links and "+
-				"log as "+
-				"well was not compared, and learned factors have no standard errors.", f.Support.Logged)
+			f.sayOfFactors()
 			break
 		}
 		f.say("How well links separate relevance from exposure is not measured: only bayes has standard errors.")
@@ -90,8 +89,16 @@ func (f *Findings) sayClass() {
 		f.say("The scale is identified: all assumptions that explain the links equally well agree. %s",
 			f.scaleInWords())
 	case NotChecked:
+		if f.Factors {
+			f.sayOfFactors()
+			break
+		}
 		f.sayNotChecked()
 	case Weak:
+		if f.Factors {
+			f.sayOfFactors()
+			break
+		}
 		if f.Echo >= graph.EchoFrom || f.Rare > 0 {
 			break // see below
 		}
@@ -103,9 +110,14 @@ func (f *Findings) sayClass() {
 			f.Set.widest(), f.scaleInWords())
 		f.advisePrescription()
 	case NotIdentified:
+		if f.Factors && f.Support.Logged > 0 {
+			f.sayOfFactors()
+			break
+		}
 		if f.Factors {
 			f.say("The scale is not identified: factors that are learned from links alone take in exposure too, " +
 				"since what was rarely shown looks like what is rarely liked. Do not rely on the values of ŷ and π̂.")
+			f.sayBounds()
 			f.advise("log what is shown, if only to some of the people")
 			break
 		}
@@ -166,6 +178,19 @@ func (e Experiment) inWords() string {
 		out += fmt.Sprintf(", %s of them of one field", number(float64(e.Same)))
 	}
 	return out
+}
+
+// sayOfFactors says what factors rest on where exposure is logged.
+func (f *Findings) sayOfFactors() {
+	f.say("This rests on %s pairs whose exposure is logged. Other assumptions of exposure are not compared: learned "+
+		"factors could take in any.", amount.Text(f.Support.Logged))
+	f.sayBounds()
+	if m := f.MeanLink; m.Upper > 0 {
+		f.say("Under this, %s of all pairs are relevant (95%% interval %s to %s, by learning again from pairs that are "+
+			"drawn anew).", percent(m.Value), percent(m.Lower), percent(m.Upper))
+	} else {
+		f.advise("for intervals, set %v to 20: factors are then learned so many times again", hint.Setting("replicates"))
+	}
 }
 
 func (f *Findings) sayNotChecked() {
@@ -281,9 +306,7 @@ func (f *Findings) sayLogs(posterior bool) {
 			"= %.1f). Either the most relevant links are not always made, or exposure depends on more than "+
 			"the fields; go by the logs.", percent(worst.Shown), percent(worst.Expected), worst.Group, worst.z())
 		f.advise("log more exposures, and use method dr or a propensity model that sees more than the fields")
-	case f.Factors:
-		f.say("Logged exposures agree with the propensities (z = %.1f), which were fitted to them too.",
-			f.Logged[0].z())
+	case f.Factors: // whose level is that of the log
 	case !posterior:
 		f.say("Logged exposures agree with the propensities (z = %.1f), but these were fitted to them too; "+
 			"fit with bayes for a stricter test.", f.Logged[0].z())

@@ -126,6 +126,18 @@ func LinkSlope(m PropensityModel, params []float32) (slope float32, place int) {
 // Inside returns the propensity model that the terms are added to, and the terms.
 func (m *Covariates) Inside() (PropensityModel, []Term) { return m.inside, m.terms }
 
+// Sources returns the node of every effect of the term Person, in order.
+func (m *Covariates) Sources() []int32 {
+	if m.nodes.Sources != nil {
+		return m.nodes.Sources
+	}
+	all := make([]int32, m.nodes.Len())
+	for i := range all {
+		all[i] = int32(i)
+	}
+	return all
+}
+
 // Kind is that of the model inside with the terms behind it, such as "field-matrix+popularity+age".
 func (m *Covariates) Kind() string {
 	kind := m.inside.Kind()

@@ -92,7 +92,7 @@ type fitOf struct {
 type exposedFit struct {
 	logits  []float64 // of the test pairs
 	class   fit.Class
-	set     *fit.ClaimSet
+	bounds  *fit.Bounds
 	seconds float64
 
 	// π̂ over the pairs that were available, against the log.
@@ -222,7 +222,7 @@ func (d *exposedDraw) fit(ctx context.Context, m exposedMode, method string) err
 	if err != nil {
 		return err
 	}
-	f := &exposedFit{class: r.Findings.Class, set: r.Findings.Set}
+	f := &exposedFit{class: r.Findings.Class, bounds: r.Findings.Bounds}
 	by := r.Judge().Predictor
 	if f.logits, err = d.predict(ctx, by, d.test); err != nil {
 		return err

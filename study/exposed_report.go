@@ -365,12 +365,12 @@ func (all exposedResults) identifiedClaim() Claim {
 
 // setClaim compares what the doctor claims of mean π with the log. A doctor that claims nothing holds nothing.
 func (all exposedResults) setClaim() Claim {
-	return all.each("blind, the doctor's set holds the log's mean π", func(one exposedResult) (bool, string) {
+	return all.each("blind, the doctor's bounds hold the log's mean π", func(one exposedResult) (bool, string) {
 		f := one.draws[0].of(blind, ours)
-		if f.set == nil {
-			return false, fmt.Sprintf("%s, without a set; the log's is %.3f", f.class, f.share)
+		if f.bounds == nil {
+			return false, fmt.Sprintf("%s, without bounds; the log's is %.3f", f.class, f.share)
 		}
-		low, high := f.set.Propensity.Low, f.set.Propensity.High
+		low, high := f.bounds.Propensity.Low, f.bounds.Propensity.High
 		return low <= f.share && f.share <= high, fmt.Sprintf("%s, %.3f in %.3f to %.3f", f.class, f.share, low, high)
 	})
 }

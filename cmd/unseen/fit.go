@@ -42,6 +42,7 @@ type fitFlags struct {
 	optimiser                        string
 	searches, anchors                []string
 	doctor, exposure                 string
+	replicates                       int
 	searchPoints                     int
 	starts                           []float64
 	seed                             uint64
@@ -128,6 +129,7 @@ func (f *fitFlags) register(cmd *cobra.Command) {
 	flags.IntVar(&f.searchPoints, "search-points", 0, "try only this many points of the grid, at random")
 	flags.StringVar(&f.doctor, "doctor", fit.FullDoctor, "full (default), or quick: tries the model alone")
 	flags.Lookup("doctor").DefValue = "" // the text has it
+	flags.IntVar(&f.replicates, "replicates", 0, "learn so many times again, for intervals")
 	flags.StringVar(&f.exposure, "exposure", fit.AutoExposure, "what π̂ depends on, such as fields+text")
 	flags.Lookup("exposure").DefValue = "" // the text has it
 	flags.StringArrayVar(&f.anchors, "anchor", nil, "`known` mean π, such as same=0.8±0.1 (or +-)")
@@ -157,7 +159,8 @@ func (f *fitFlags) register(cmd *cobra.Command) {
 		"exposure": {fit.AutoExposure, "fields", "fields+text", "fields+popularity", "fields+text+popularity",
 			"fields+person+item+activity"},
 		"world": slices.Sorted(maps.Keys(plans)),
-	}, "violate", "search", "search-points", "anchor", "starts", "seed", "threads", "nodes", "dim", "fields", "pairs",
+	}, "violate", "search", "search-points", "replicates", "anchor", "starts", "seed", "threads", "nodes", "dim",
+		"fields", "pairs",
 		"logged", "certify")
 }
 
@@ -172,8 +175,11 @@ Methods:
 ` + methodList() + `
 Of people and items the link model is factors: learned numbers of every person
 and item, and of the items' texts where there are vectors. bayes cannot learn
-them, so the default is mle, and nothing has an interval. Only a log tells
-factors from exposure; naive, shown and the others learn factors too.
+them, so the default is mle; naive, shown and the others learn factors too. Only
+a log tells factors from exposure, and a log of some pairs or people says how
+often the rest is shown. --replicates 20 gives intervals by the bootstrap: pairs
+are drawn anew, and everything is learned again. For bayes, --replicates are the
+simulated histories that its bias is learned from (10).
 
 Nodes of a dataset are held out by age: the newest fifth for testing, the tenth
 before it for choosing settings; only older nodes are candidates. Without times
@@ -327,7 +333,8 @@ func (f *fitFlags) settings() (fit.Settings, error) {
 	}
 	s = fit.Settings{
 		Method: f.method, Preset: f.preset, Link: f.link, Propensity: f.propensity, Optimiser: f.optimiser,
-		Doctor: f.doctor, Exposure: f.exposure, Search: fit.Search{Points: f.searchPoints}, Starts: f.starts,
+		Doctor: f.doctor, Replicates: f.replicates, Exposure: f.exposure,
+		Search: fit.Search{Points: f.searchPoints}, Starts: f.starts,
 		Seed: f.seed, Threads: f.threads,
 		Checkpoint: fit.Checkpoint{Path: f.checkpoint, Resume: f.resume, Keep: true},
 	}

@@ -74,6 +74,7 @@ var settingFlags = map[hint.Setting]settingFlag{
 	"probability":    {"probability", interactions},
 	"propensity":     {"propensity", "fit"},
 	"rating":         {"rating", interactions},
+	"replicates":     {"replicates", "fit"},
 	"role":           {"role", tableImports},
 	"rowNumbers":     {"row-numbers", "check,encode"},
 	"shown":          {"shown", tableImports},

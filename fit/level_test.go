@@ -1,0 +1,144 @@
+package fit
+
+import (
+	"math"
+	"slices"
+	"testing"
+
+	"unseen/internal/kern"
+	"unseen/model"
+)
+
+// truth is mean y.
+func (s *plantedShop) truth() (mean float64) {
+	for _, z := range s.z {
+		y, _ := kern.Sigmoid64(z)
+		mean += y / float64(len(s.z))
+	}
+	return mean
+}
+
+// partly are logs of a tenth of a shop of 80 items.
+var partly = map[string]func(k int) bool{
+	"pairs":  func(k int) bool { return (k*7919+k/80)%10 == 3 },
+	"people": func(k int) bool { return k/80%10 == 3 },
+}
+
+// With a log of a tenth of the pairs or people, the level of π̂ is the log's and that of ŷ the truth's, which the
+// likeliest factors miss by a quarter, and every list is what it was.
+func TestLevel(t *testing.T) {
+	t.Parallel()
+	for name, known := range partly {
+		for _, exposure := range []string{"fields", "fields+person"} {
+			s := plantShop(t, 200, 80, 100)
+			settings := Settings{Method: "mle", Seed: 3, Ridge: 1, Exposure: exposure,
+				LinkOptions: model.LinkOptions{Rank: 4}}
+			r := mustFit(t, s.problem(known), settings)
+			if off := math.Log(r.Findings.MeanLink.Value / s.truth()); math.Abs(off) > .08 {
+				t.Errorf("%s, %s: mean ŷ is %.3f of a true %.3f", name, exposure, r.Findings.MeanLink.Value, s.truth())
+			}
+			var shown, expected float64
+			_, logits, err := r.Judge().Logits(t.Context(), s.pairs)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for k, e := range s.exposure {
+				pi, _ := kern.Sigmoid64(float64(logits[k]))
+				if expected += pi; e == 1 {
+					shown++
+				}
+			}
+			if off := math.Log(expected / shown); math.Abs(off) > .08 {
+				t.Errorf("%s, %s: %.0f shown where %.0f are", name, exposure, expected, shown)
+			}
+		}
+	}
+}
+
+// The level moves π̂ and ŷ, and changes no order of ŷ.
+func TestLevelKeepsLists(t *testing.T) {
+	t.Parallel()
+	s := plantShop(t, 120, 80, 8)
+	p := s.problem(partly["people"])
+	settings := must(Settings{Method: "mle", Link: factorsKind, Seed: 3, Ridge: 1, Exposure: "fields+person",
+		LinkOptions: model.LinkOptions{Rank: 4}}.WithDefaults())(t)
+	r := &Result{problem: p, Settings: settings, Link: must(model.NewLink(settings.Link, p.Nodes,
+		settings.LinkOptions))(t), Propensity: must(model.NewPropensity(settings.Propensity, p.Nodes,
+		settings.PropensityOptions))(t)}
+	tr := &training{ctx: t.Context(), problem: p, method: must(settings.method())(t), result: r, settings: settings}
+	if err := tr.use(settings); err != nil {
+		t.Fatal(err)
+	}
+	before := must(tr.minimise(tr.objective, run{params: started(tr.objective, lowPropensity, 3)}))(t)
+	after := must(tr.level(tr.objective, before))(t)
+	a, b := before.params, after.params
+	last := r.Link.Size() - 1
+	if !slices.Equal(a[:last], b[:last]) || a[last] == b[last] {
+		t.Error("more than the intercept of ŷ moves, or it does not")
+	}
+	logged := 0
+	for row, person := range r.Propensity.(*model.Covariates).Sources() {
+		at := last + 1 + r.Propensity.Size() - 120 + row
+		if a[at] != b[at] {
+			logged++
+		}
+		if whole := int(person)%10 == 3; whole == (a[at] == b[at]) {
+			t.Errorf("the effect of person %d goes from %v to %v", person, a[at], b[at])
+		}
+	}
+	if logged != 12 {
+		t.Errorf("%d people have a log", logged)
+	}
+}
+
+// Intervals of mean ŷ hold the truth, and so do the bounds; thresholds are from other seeds.
+func TestReplicated(t *testing.T) {
+	t.Parallel()
+	const shops = 10
+	logs := map[string]func(int) bool{"complete": all, "pairs": partly["pairs"]}
+	for name, known := range logs {
+		held := 0
+		for seed := range uint64(shops) {
+			s := plantShop(t, 120, 80, 300+seed)
+			r := mustFit(t, s.problem(known), Settings{Method: "mle", Seed: 3, Ridge: 1, Replicates: 12,
+				LinkOptions: model.LinkOptions{Rank: 4}})
+			m, truth := r.Findings.MeanLink, s.truth()
+			if m.Lower <= truth && truth <= m.Upper {
+				held++
+			}
+			if !(m.Lower > truth/1.5 && m.Upper < 1.5*truth) {
+				t.Errorf("%s: the interval %v to %v is wide", name, m.Lower, m.Upper)
+			}
+			b := r.Findings.Bounds
+			if b == nil || !(b.MeanLink.Low < truth && truth < b.MeanLink.High && b.Propensity.Low > .1) {
+				t.Errorf("%s: bounds %+v of %v", name, b, truth)
+			}
+			if len(r.Findings.Cells) != 12 || !(r.Findings.Cells[0].LogitError > 0) {
+				t.Errorf("%s: π̂ of the fields without errors", name)
+			}
+		}
+		if t.Logf("%s: %d of %d", name, held, shops); held < 8 {
+			t.Errorf("%s: %d of %d intervals hold the truth", name, held, shops)
+		}
+	}
+}
+
+// Without a log, nothing narrower is claimed than that what is linked was shown and is relevant.
+func TestBoundsOfLinks(t *testing.T) {
+	t.Parallel()
+	s := plantShop(t, 120, 80, 5)
+	r := mustFit(t, s.problem(nil), Settings{Method: "mle", Seed: 3, Ridge: 1})
+	b := r.Findings.Bounds
+	if b == nil || b.Propensity.High != 1 || b.MeanLink.High != 1 || r.Findings.Class != NotIdentified {
+		t.Fatalf("%v, %+v", r.Findings.Class, b)
+	}
+	links := 0.
+	for _, linked := range s.pairs.Linked {
+		if linked {
+			links++
+		}
+	}
+	if share := links / float64(s.pairs.Len()); math.Abs(b.Linked.Value-share) > 1e-9 || !(b.Propensity.Low < share) {
+		t.Errorf("bounds %+v of %v linked", b, share)
+	}
+}
