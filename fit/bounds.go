@@ -6,11 +6,11 @@ import (
 	"unseen/risk"
 )
 
-// Bounds are what links and a log say of factors with no model of exposure. A pair is linked only if it is shown and
-// relevant, so that as many are shown, and as many relevant, as are linked; and of pairs that were not shown nothing is
-// known. Factors can take in any exposure, so that without a log every value between is possible: no family of
+// FactorBounds are what links and a log say of factors with no model of exposure. A pair is linked only if it is shown
+// and relevant, so that as many are shown, and as many relevant, as are linked; and of pairs that were not shown
+// nothing is known. Factors can take in any exposure, so that without a log every value between is possible: no family of
 // assumptions of exposure that explain the links would be narrower. Ends are those of 95% intervals over sources.
-type Bounds struct {
+type FactorBounds struct {
 	Linked     MemberValue `json:"linked"`     // share of pairs that are linked
 	Propensity SetRange    `json:"propensity"` // mean π
 	MeanLink   SetRange    `json:"meanLink"`   // mean y
@@ -36,7 +36,7 @@ func (d *diagnosis) bound() {
 	if err != nil || !(found.Estimate > 0) {
 		return
 	}
-	b := &Bounds{Linked: shareOf(found)}
+	b := &FactorBounds{Linked: shareOf(found)}
 	b.Propensity, b.MeanLink = SetRange{b.Linked.Lower, 1}, SetRange{b.Linked.Lower, 1}
 	if log := d.loggedPropensity(); log != nil {
 		b.Propensity = SetRange{log.Lower, log.Upper}

@@ -34,8 +34,8 @@ type Findings struct {
 
 	// Factors says that relevance is by learned factors: without a log, they take in exposure. Assumptions of exposure
 	// are not compared, and Bounds are what holds under all of them.
-	Factors bool    `json:"factors,omitempty"`
-	Bounds  *Bounds `json:"bounds,omitempty"`
+	Factors bool          `json:"factors,omitempty"`
+	Bounds  *FactorBounds `json:"bounds,omitempty"`
 
 	// Exposure is what π̂ depends on where that is more than fields, such as "fields+text".
 	Exposure string `json:"exposure,omitempty"`

@@ -57,8 +57,8 @@ func (s Settings) validateFactors(m method) error {
 	return nil
 }
 
-// revive replaces factors that a tight prior has shrunk to less than half of the size of a fresh start's: at 0 they would
-// stay, whatever the prior, since each side's slope is the other's size.
+// revive replaces factors that a tight prior has shrunk to less than half of the size of a fresh start's: at 0 they
+// would stay, whatever the prior, since each side's slope is the other's size.
 func revive(link model.LinkModel, params, fresh []float32) {
 	square := func(x []float32) (sum float64) {
 		for _, v := range x {

@@ -13,8 +13,9 @@ import (
 
 // The likeliest factors explain the links that they are learned from better than any others, and what they explain too
 // well is taken for exposure: with a log of a tenth of the pairs or people, π̂ of the rest comes out a tenth to a third
-// too high, and ŷ too low. The log is not explained so. So the level of exposure is the log's: the logits of π̂ all move
-// by what logged pairs say, and those of ŷ until as many links are expected as there are. What ranks before what stays.
+// too high, and ŷ too low. The log is not explained so. So the level of exposure is the log's: the logits of π̂ all
+// move by what logged pairs say, and those of ŷ until as many links are expected as there are. What ranks before what
+// stays.
 
 // levelFolds is in how many parts people are hidden who are logged.
 const levelFolds = 5

@@ -162,8 +162,8 @@ func (r *replicated) meanLinkError() (float64, bool) {
 	return math.Sqrt(squares / float64(len(r.values)-1)), true
 }
 
-// covariance is that of the logits of the cells' mean π̂, with the place of every cell; nil where it is not known of all
-// of some cells.
+// covariance is that of the logits of the cells' mean π̂, with the place of every cell; nil where it is not known of
+// all of some cells.
 func (r *replicated) covariance(of []*cellSum) (v []float64, place map[fieldPair]int) {
 	if r == nil || len(r.values) < 2 || len(r.cells) == 0 {
 		return nil, nil

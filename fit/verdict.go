@@ -62,76 +62,10 @@ func (f *Findings) advise(format string, a ...any) {
 
 // sayClass says what the class means, and why.
 func (f *Findings) sayClass() {
-	switch f.Class {
-	case NoExposure:
-		f.say("This model ignores exposure: its ŷ is the chance that a link is shown and made, so what is rarely " +
-			"shown looks less relevant than it is.")
-		if f.Factors {
-			f.advise("log what is shown, and use mle")
-		} else {
-			f.advise("use bayes")
-		}
+	if f.Factors && f.Class != NoExposure && f.Support.Sources > 1 {
+		f.sayOfFactors()
+	} else if f.sayScale(); f.Class == NoExposure {
 		return
-	case Unmeasured:
-		if f.Support.Sources == 1 {
-			f.say("All pairs have one source: there is no other to compare it with, so that nothing can be said " +
-				"about how well links separate relevance from exposure.")
-			f.advise("learn from the links of more sources")
-			break
-		}
-		if f.Factors {
-			f.sayOfFactors()
-			break
-		}
-		f.say("How well links separate relevance from exposure is not measured: only bayes has standard errors.")
-		f.advise("fit with bayes, which has standard errors")
-	case Identified:
-		f.say("The scale is identified: all assumptions that explain the links equally well agree. %s",
-			f.scaleInWords())
-	case NotChecked:
-		if f.Factors {
-			f.sayOfFactors()
-			break
-		}
-		f.sayNotChecked()
-	case Weak:
-		if f.Factors {
-			f.sayOfFactors()
-			break
-		}
-		if f.Echo >= graph.EchoFrom || f.Rare > 0 {
-			break // see below
-		}
-		if f.Set == nil {
-			f.sayNotChecked()
-			break
-		}
-		f.say("The scale is weakly identified: assumptions that explain the links equally well differ %.2g-fold. %s",
-			f.Set.widest(), f.scaleInWords())
-		f.advisePrescription()
-	case NotIdentified:
-		if f.Factors && f.Support.Logged > 0 {
-			f.sayOfFactors()
-			break
-		}
-		if f.Factors {
-			f.say("The scale is not identified: factors that are learned from links alone take in exposure too, " +
-				"since what was rarely shown looks like what is rarely liked. Do not rely on the values of ŷ and π̂.")
-			f.sayBounds()
-			f.advise("log what is shown, if only to some of the people")
-			break
-		}
-		if f.collapsed() {
-			f.say("The model collapsed: it calls nearly every pair relevant and explains all links by exposure, " +
-				"as happens where there are too few links for the vectors' dimensions. Neither ŷ nor its " +
-				"ranking means anything.")
-			f.advise("learn from more pairs, or reduce the dimensions of the vectors")
-			f.advisePrescription()
-			break
-		}
-		f.say("The scale is not identified: links alone cannot tell rare relevance from rare exposure here. %s",
-			f.scaleInWords())
-		f.advisePrescription()
 	}
 	if f.Echo >= graph.EchoFrom {
 		f.say("The vectors follow from the links: they agree to %.0f%% with those of linked nodes. If they "+
@@ -143,6 +77,57 @@ func (f *Findings) sayClass() {
 		f.say("By this fit, even pairs of one field are shown with a chance of only %.2g, so %s times as many "+
 			"things are relevant as were linked. Links alone cannot tell this from people who link to few of the "+
 			"relevant things that they see: do not rely on the values of ŷ and π̂.", f.Rare, number(1/f.Rare))
+		f.advisePrescription()
+	}
+}
+
+// sayScale says what the class means of the scale.
+func (f *Findings) sayScale() {
+	switch f.Class {
+	case NoExposure:
+		f.say("This model ignores exposure: its ŷ is the chance that a link is shown and made, so what is rarely " +
+			"shown looks less relevant than it is.")
+		if f.Factors {
+			f.advise("log what is shown, and use mle")
+		} else {
+			f.advise("use bayes")
+		}
+	case Unmeasured:
+		if f.Support.Sources == 1 {
+			f.say("All pairs have one source: there is no other to compare it with, so that nothing can be said " +
+				"about how well links separate relevance from exposure.")
+			f.advise("learn from the links of more sources")
+			break
+		}
+		f.say("How well links separate relevance from exposure is not measured: only bayes has standard errors.")
+		f.advise("fit with bayes, which has standard errors")
+	case Identified:
+		f.say("The scale is identified: all assumptions that explain the links equally well agree. %s",
+			f.scaleInWords())
+	case NotChecked:
+		f.sayNotChecked()
+	case Weak:
+		if f.Echo >= graph.EchoFrom || f.Rare > 0 {
+			break // see below
+		}
+		if f.Set == nil {
+			f.sayNotChecked()
+			break
+		}
+		f.say("The scale is weakly identified: assumptions that explain the links equally well differ %.2g-fold. %s",
+			f.Set.widest(), f.scaleInWords())
+		f.advisePrescription()
+	case NotIdentified:
+		if f.collapsed() {
+			f.say("The model collapsed: it calls nearly every pair relevant and explains all links by exposure, " +
+				"as happens where there are too few links for the vectors' dimensions. Neither ŷ nor its " +
+				"ranking means anything.")
+			f.advise("learn from more pairs, or reduce the dimensions of the vectors")
+			f.advisePrescription()
+			break
+		}
+		f.say("The scale is not identified: links alone cannot tell rare relevance from rare exposure here. %s",
+			f.scaleInWords())
 		f.advisePrescription()
 	}
 }
@@ -180,17 +165,24 @@ func (e Experiment) inWords() string {
 	return out
 }
 
-// sayOfFactors says what factors rest on where exposure is logged.
+// sayOfFactors says what factors rest on.
 func (f *Findings) sayOfFactors() {
+	if f.Support.Logged == 0 {
+		f.say("The scale is not identified: factors that are learned from links alone take in exposure too, " +
+			"since what was rarely shown looks like what is rarely liked. Do not rely on the values of ŷ and π̂.")
+		f.sayBounds()
+		f.advise("log what is shown, if only to some of the people")
+		return
+	}
 	f.say("This rests on %s pairs whose exposure is logged. Other assumptions of exposure are not compared: learned "+
 		"factors could take in any.", amount.Text(f.Support.Logged))
 	f.sayBounds()
 	if m := f.MeanLink; m.Upper > 0 {
-		f.say("Under this, %s of all pairs are relevant (95%% interval %s to %s, by learning again from pairs that are "+
-			"drawn anew).", percent(m.Value), percent(m.Lower), percent(m.Upper))
-	} else {
-		f.advise("for intervals, set %v to 20: factors are then learned so many times again", hint.Setting("replicates"))
+		f.say("Under this, %s of all pairs are relevant (95%% interval %s to %s, by learning again from pairs that "+
+			"are drawn anew).", percent(m.Value), percent(m.Lower), percent(m.Upper))
+		return
 	}
+	f.advise("for intervals, set %v to 20: factors are then learned so many times again", hint.Setting("replicates"))
 }
 
 func (f *Findings) sayNotChecked() {

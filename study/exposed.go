@@ -92,7 +92,7 @@ type fitOf struct {
 type exposedFit struct {
 	logits  []float64 // of the test pairs
 	class   fit.Class
-	bounds  *fit.Bounds
+	bounds  *fit.FactorBounds
 	seconds float64
 
 	// π̂ over the pairs that were available, against the log.

@@ -165,8 +165,9 @@ func TestImportInteractions(t *testing.T) {
 	if code != exitOK || stderr != "" {
 		t.Fatalf("exit code %d, stderr %q", code, stderr)
 	}
-	for _, s := range []string{"2 sources, 2 targets, 3 links, 0 fields, 2 exposures", "1 id is both a person's and an item's",
-		"2 links are of a pair that the impressions never show", "Next:  unseen check"} {
+	for _, s := range []string{"2 sources, 2 targets, 3 links, 0 fields, 2 exposures",
+		"1 id is both a person's and an item's", "2 links are of a pair that the impressions never show",
+		"Next:  unseen check"} {
 		if !strings.Contains(strings.Join(strings.Fields(stdout), " "), strings.Join(strings.Fields(s), " ")) {
 			t.Errorf("stdout does not say %q:\n%s", s, stdout)
 		}
