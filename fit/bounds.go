@@ -8,8 +8,8 @@ import (
 
 // FactorBounds are what links and a log say of factors with no model of exposure. A pair is linked only if it is shown
 // and relevant, so that as many are shown, and as many relevant, as are linked; and of pairs that were not shown
-// nothing is known. Factors can take in any exposure, so that without a log every value between is possible: no family of
-// assumptions of exposure that explain the links would be narrower. Ends are those of 95% intervals over sources.
+// nothing is known. Factors can take in any exposure, so that without a log every value between is possible: no family
+// of assumptions of exposure that explain the links would be narrower. Ends are those of 95% intervals over sources.
 type FactorBounds struct {
 	Linked     MemberValue `json:"linked"`     // share of pairs that are linked
 	Propensity SetRange    `json:"propensity"` // mean π
