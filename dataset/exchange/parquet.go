@@ -298,7 +298,8 @@ func (q parquetScan) scan(ctx context.Context, t *parquetFile, each func(row *pa
 	}
 	limits := q.options.Limits.withDefaults()
 	err = columnar.Check(t.File, indices, columnar.Bounds{Values: limits.records(t.Size()),
-		Bytes: max(limits.Free, limits.bytes(t.Size())/2)}) // a page is in memory with what it becomes
+		Bytes:  max(limits.Free, limits.bytes(t.Size())/2), // a page is in memory with what it becomes
+		Memory: limits.Large * 3 / 4})
 	if errors.Is(err, columnar.ErrExpands) {
 		return failAt(at, fmt.Errorf("%w%s", ErrExpands, strings.TrimPrefix(err.Error(), columnar.ErrExpands.Error())),
 			expandHint)

@@ -157,8 +157,8 @@ func (c *Cursor) Close() {
 	}
 }
 
-// Open opens a Parquet file of size bytes. It first checks the length of the footer, since the library would allocate
-// as much memory as the file claims. Like Scan it may panic.
+// Open opens a Parquet file of size bytes. It first checks the footer, since the library would allocate as much memory
+// as it claims. Like Scan it may panic.
 func Open(r io.ReaderAt, size int64) (*parquet.File, error) {
 	var tail [8]byte
 	if size < 12 {
@@ -170,8 +170,16 @@ func Open(r io.ReaderAt, size int64) (*parquet.File, error) {
 	if string(tail[4:]) != "PAR1" {
 		return nil, fmt.Errorf("it ends with %q, so it is not a Parquet file", tail[4:])
 	}
-	if footer := int64(binary.LittleEndian.Uint32(tail[:4])); footer > size-12 {
+	footer := int64(binary.LittleEndian.Uint32(tail[:4]))
+	if footer > size-12 {
 		return nil, fmt.Errorf("its footer claims %d bytes of %d", footer, size)
+	}
+	raw := make([]byte, footer)
+	if _, err := r.ReadAt(raw, size-8-footer); err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	if err := checkFooter(raw); err != nil {
+		return nil, err
 	}
 	return parquet.OpenFile(r, size, parquet.SkipBloomFilters(true), parquet.SkipPageIndex(true))
 }
