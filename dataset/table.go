@@ -54,6 +54,11 @@ func catch(path string, err *error) {
 	}
 }
 
+// bounds is what columns of the table may expand to.
+func (t *table) bounds() columnar.Bounds {
+	return columnar.Bounds{Bytes: max(expandsFreely, expandsMost*t.parquet.Size()), Values: math.MaxInt32}
+}
+
 func (t *table) rows() int64 { return t.parquet.NumRows() }
 
 // textBytes is about how many bytes of text a column holds, as the file claims; no more than can be believed.
@@ -233,8 +238,7 @@ func (t *table) scan(ctx context.Context, columns []*column,
 			indices[k] = c.index
 		}
 	}
-	err = columnar.Check(t.parquet, indices, columnar.Bounds{Bytes: max(expandsFreely, expandsMost*t.parquet.Size()),
-		Values: math.MaxInt32})
+	err = columnar.Check(t.parquet, indices, t.bounds())
 	if err != nil {
 		return fileError(t.path, fmt.Errorf("%w: %v", ErrFormat, err), fixTable)
 	}

@@ -60,6 +60,9 @@ func (x *texts) load(row int64) error {
 		start := int64(0)
 		for g, group := range groups {
 			if row < start+group.NumRows() {
+				if err := columnar.CheckGroup(x.table.parquet, g, x.column.index, x.table.bounds()); err != nil {
+					return err
+				}
 				chunk := group.ColumnChunks()[x.column.index]
 				// Without this index, which some writers leave out, seeking goes through all pages.
 				_, _ = chunk.OffsetIndex()

@@ -429,6 +429,8 @@ type nodeRow struct {
 	Time  *int64 `parquet:"time,optional,timestamp(millisecond)"`
 }
 
+func (r *nodeRow) bytes() int { return len(r.ID) + len(r.Title) + len(r.Text) }
+
 // roleRow is a row of nodes.parquet where some nodes are sources only or targets only.
 type roleRow struct {
 	nodeRow
@@ -450,6 +452,7 @@ type timedLinkRow struct {
 // Rows that are handed over, and kept in memory, at once. A text is a thousand bytes or so.
 const (
 	rowsPerBatch     = columnar.BatchRows
+	bytesPerBatch    = 8 << 20
 	nodesPerGroup    = 1 << 16
 	linksPerRowGroup = 1 << 20
 )
@@ -491,17 +494,26 @@ func writeRows[T any](table *parquet.GenericWriter[T], n int, progress func(done
 func addRows[T any](table *parquet.GenericWriter[T], n int, progress func(done, of int) error,
 	fill func(k, at int, row *T) error) error {
 	rows := make([]T, min(n, rowsPerBatch))
-	for first := 0; first < n; first += rowsPerBatch {
+	for first := 0; first < n; {
 		batch := rows[:min(rowsPerBatch, n-first)]
+		bytes := 0
 		for k := range batch {
 			if err := fill(k, first+k, &batch[k]); err != nil {
 				return err
+			}
+			if row, sized := any(&batch[k]).(interface{ bytes() int }); sized {
+				if bytes += row.bytes(); bytes > bytesPerBatch {
+					batch = batch[:k+1]
+					break
+				}
 			}
 		}
 		if _, err := table.Write(batch); err != nil {
 			return err
 		}
-		if err := progress(first+len(batch), n); err != nil {
+		clear(batch) // long texts are not kept
+		first += len(batch)
+		if err := progress(first, n); err != nil {
 			return err
 		}
 	}

@@ -3,6 +3,7 @@ package exchange
 import (
 	"archive/zip"
 	"bytes"
+	"compress/gzip"
 	"errors"
 	"fmt"
 	"os"
@@ -22,7 +23,7 @@ import (
 	"unseen/internal/racetest"
 )
 
-// attackLimits are what any file of up to 10 MB may cost.
+// What any file of up to 10 MB may cost: memory, and time of processors, which other programs do not lengthen.
 const (
 	attackMB   = 512
 	attackTime = 20 * time.Second
@@ -36,9 +37,8 @@ func importAlone(t *testing.T, format, folder string) (output string, mb int, to
 	}
 	cmd := exec.Command(os.Args[0], "-test.run=^TestAttackChild$")
 	cmd.Env = append(os.Environ(), "UNSEEN_TEST_ATTACK="+format+":"+folder)
-	began := time.Now()
 	raw, err := cmd.CombinedOutput()
-	took = time.Since(began)
+	took = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
 	output = string(raw)
 	_, rest, found := strings.Cut(output, "peak kB ")
 	if err != nil || !found {
@@ -55,7 +55,13 @@ func TestAttackChild(t *testing.T) {
 	if !ok {
 		t.Skip("importAlone runs it")
 	}
-	_, err := Import(t.Context(), format, filepath.Join(t.TempDir(), "out"), Options{Paths: []string{folder}})
+	o := Options{Paths: []string{folder}}
+	if format == "interactions" {
+		files, err := filepath.Glob(filepath.Join(folder, "clicks.*"))
+		must(t, err)
+		o = Options{Flags: map[string]string{"clicks": files[0]}}
+	}
+	_, err := Import(t.Context(), format, filepath.Join(t.TempDir(), "out"), o)
 	fmt.Println("import:", err)
 	raw, err := os.ReadFile("/proc/self/status")
 	must(t, err)
@@ -117,18 +123,22 @@ func deflated(t *testing.T, parts map[string][]byte) []byte {
 	return b.Bytes()
 }
 
-type attackRow struct {
-	ID     string `parquet:"id,dict,zstd"`
-	Title  string `parquet:"title,dict,zstd"`
-	Source string `parquet:"source,dict,zstd"`
-	Target string `parquet:"target,dict,zstd"`
+// numberedPair is a row of a table of links or exposures whose columns take no room.
+type numberedPair struct {
+	Source int64 `parquet:"source,delta"`
+	Target int64 `parquet:"target,delta"`
+	Linked bool  `parquet:"linked,zstd"`
 }
 
-func attackParquet(t *testing.T, rows int, row func(k int) attackRow) []byte {
+type packedText struct {
+	ID    string `parquet:"id,dict,zstd"`
+	Title string `parquet:"title,dict,zstd"`
+}
+
+func parquetOf[T any](t *testing.T, rows int, row func(k int) T) []byte {
 	var b bytes.Buffer
-	w := parquet.NewGenericWriter[attackRow](&b, parquet.SkipPageBounds("id"), parquet.SkipPageBounds("title"),
-		parquet.SkipPageBounds("source"), parquet.SkipPageBounds("target"))
-	batch := make([]attackRow, 0, 1<<14)
+	w := parquet.NewGenericWriter[T](&b, parquet.SkipPageBounds("id"), parquet.SkipPageBounds("title"))
+	batch := make([]T, 0, 1<<14)
 	for k := range rows {
 		batch = append(batch, row(k))
 		if len(batch) == cap(batch) || k == rows-1 {
@@ -141,65 +151,187 @@ func attackParquet(t *testing.T, rows int, row func(k int) attackRow) []byte {
 	return b.Bytes()
 }
 
+// countedText repeats a text with numbers from 0 on.
+func countedText(n int, head, form string) string {
+	var b strings.Builder
+	b.WriteString(head)
+	for k := range n {
+		fmt.Fprintf(&b, form, k)
+	}
+	return b.String()
+}
+
+// emptyCSR is a sparse matrix of zeros.
+func emptyCSR(t *testing.T, rows, columns int) []byte {
+	return packedCSR(t, rows, columns, map[string][]byte{"indptr": zeros("<i4", 4, rows+1),
+		"indices": zeros("<i4", 4, 0), "data": zeros("<f4", 4, 0)})
+}
+
+func packedCSR(t *testing.T, rows, columns int, parts map[string][]byte) []byte {
+	parts["shape"] = npy("<i4", "(2,)", int32s(int32(rows), int32(columns))...)
+	parts["format"] = npy("|S3", "()", []byte("csr")...)
+	return deflated(t, parts)
+}
+
+func zeros(kind string, size, count int) []byte {
+	return npy(kind, fmt.Sprintf("(%d,)", count), make([]byte, size*count)...)
+}
+
+// attackFile is a hostile folder.
+type attackFile struct {
+	name, format string
+	files        func(t *testing.T) map[string][]byte
+	refused      bool
+}
+
+func oneFile(name string, content func(t *testing.T) []byte) func(t *testing.T) map[string][]byte {
+	return func(t *testing.T) map[string][]byte { return map[string][]byte{name: content(t)} }
+}
+
+// attackTables are hostile text.
+func attackTables() []attackFile {
+	const links = "source,target\n"
+	long := strings.Repeat("x", 1<<20)
+	packed := func(head, part string, size int) func(*testing.T) []byte {
+		return func(t *testing.T) []byte { return repeatedZstd(t, head, part, size) }
+	}
+	tail := func(head, part string, size int) func(*testing.T) []byte {
+		return func(t *testing.T) []byte { return padded(t, head, part, size) }
+	}
+	plain := func(text string) func(*testing.T) []byte { return func(*testing.T) []byte { return []byte(text) } }
+	counters := func(n int, head, form string) func(*testing.T) []byte {
+		return func(t *testing.T) []byte { return repeatedZstd(t, countedText(n, head, form), "", 0) }
+	}
+	const csv, jsonl = "links.csv.zst", "nodes.jsonl.zst"
+	return []attackFile{
+		{"links that repeat 1000-fold", "csv", oneFile(csv, packed(links, "a,b\n", 80<<20)), true},
+		{"as many links as may be", "csv", oneFile(csv, tail(links, "a,b\n", 14<<20)), false},
+		{"more links", "csv", oneFile(csv, tail(links, "a,b\n", 32<<20)), true},
+		{"one long line", "csv", oneFile(csv, tail(links, "aaaaaaaa", 80<<20)), true},
+		{"long ids", "csv", oneFile(csv, tail(links, long+",b\n", 20<<20)), true},
+		{"many commas", "csv", oneFile(csv, tail(links, strings.Repeat(",", 1000)+"\n", 20<<20)), true},
+		{"a header of many columns", "csv", oneFile(csv, packed("source,target", ",a", 60<<20)), true},
+		{"a line of many columns", "csv", oneFile(csv, packed(links, ",", 60<<20)), true},
+		{"many quoted columns", "csv", oneFile(csv, packed(links, `"",`, 60<<20)), true},
+		{"a quote without end", "csv", oneFile(csv, packed(links+`a,"`, `""`, 60<<20)), true},
+		{"as many nodes as may be", "csv", oneFile(csv, counters(1_200_000, links, "a%07d,b%07[1]d\n")), false},
+		{"more nodes", "csv", oneFile(csv, counters(1_600_000, links, "a%07d,b%07[1]d\n")), true},
+		{"many members", "csv", oneFile("links.csv.gz", func(t *testing.T) []byte {
+			return bytes.Repeat(gzipped(t, []byte("source,target\n")), 10<<20/45)
+		}), false},
+		{"many people", "interactions", oneFile("clicks.csv.zst",
+			counters(1_500_000, "user,item\n", "u%07d,i%07[1]d\n")), true},
+		{"long people", "interactions", oneFile("clicks.csv.zst", tail("user,item\n", long+",b\n", 20<<20)), true},
+		{"deep JSON", "jsonl", oneFile(jsonl, packed("", "[", 80<<20)), true},
+		{"many keys", "jsonl", oneFile(jsonl, packed(`{"id":"a"`, `,"k":0`, 60<<20)), true},
+		{"one list", "jsonl", oneFile(jsonl, packed(`{"id":"a","links":[`, `"a",`, 60<<20)), true},
+		{"titles as long as may be", "jsonl", oneFile(jsonl, counters(1100, "", `{"id":"%d","title":"`+long[:60_000]+
+			"\"}\n")), false},
+		{"longer titles", "jsonl", oneFile("nodes.jsonl", func(*testing.T) []byte {
+			return []byte(countedText(150, "", `{"id":"%d","title":"`+long[:60_000]+"\"}\n"))
+		}), false},
+		{"fields", "jsonl", oneFile(jsonl, counters(16_000, "", `{"id":"%d","field":"%[1]d`+long[:4000]+"\"}\n")),
+			true},
+		{"texts", "jsonl", oneFile(jsonl, counters(7, "", `{"id":"%d","text":"`+strings.Repeat("t ", 4_000_000)+
+			"\"}\n")), false},
+		{"one record", "jsonl", oneFile("nodes.jsonl", plain(`{"id":"a","vector":[`+strings.Repeat("1,", 5_000_000))),
+			true},
+	}
+}
+
+// attackColumns are hostile arrays and columns.
+func attackColumns() []attackFile {
+	const huge = 20_000_000
+	long := strings.Repeat("x", 1<<20)
+	pairs := func(n int, pair func(k int) numberedPair) func(*testing.T) []byte {
+		return func(t *testing.T) []byte { return parquetOf(t, n, pair) }
+	}
+	same := func(int) numberedPair { return numberedPair{Source: 1, Target: 2} }
+	features := func(rows, columns int) func(*testing.T) map[string][]byte {
+		return func(t *testing.T) map[string][]byte {
+			return map[string][]byte{"nodes.csv": []byte(countedText(rows, "id\n", "%d\n")),
+				"links.csv": []byte("source,target\n1,2\n"), "features.npz": emptyCSR(t, rows, columns)}
+		}
+	}
+	return []attackFile{
+		{"indices", "npz", oneFile("links.npz", func(t *testing.T) []byte {
+			return packedCSR(t, 2, 2, map[string][]byte{"indptr": npy("<i4", "(3,)", int32s(0, huge, huge)...),
+				"indices": zeros("|u1", 1, huge), "data": zeros("|u1", 1, huge)})
+		}), true},
+		{"rows", "npz", oneFile("links.npz", func(t *testing.T) []byte { return emptyCSR(t, huge-1, huge-1) }), true},
+		{"as many rows as may be", "npz", oneFile("links.npz", func(t *testing.T) []byte {
+			return emptyCSR(t, 2_500_000, 2_500_000)
+		}), false},
+		{"many members", "npz", oneFile("links.npz", func(t *testing.T) []byte {
+			var b bytes.Buffer
+			w := zip.NewWriter(&b)
+			for k := range 70_000 {
+				_, err := w.CreateHeader(&zip.FileHeader{Name: strconv.Itoa(k)})
+				must(t, err)
+			}
+			must(t, w.Close())
+			return b.Bytes()
+		}), true},
+		{"a header that lies", "npz", oneFile("links.npz", func(t *testing.T) []byte {
+			return packedCSR(t, 2, 2, map[string][]byte{"indptr": npy("<i8", "(1099511627775,)"),
+				"indices": npy("<i8", "(1099511627775,)"), "data": npy("<f8", "(1099511627775,)")})
+		}), true},
+		{"wide features", "csv", features(1000, 1<<20), true},
+		{"features as many as may be", "csv", features(8000, 2000), false},
+		{"a table of one row", "parquet", oneFile("links.parquet", pairs(4_300_000, same)), true},
+		{"numbered links", "parquet", oneFile("links.parquet", pairs(2_000_000, func(k int) numberedPair {
+			return numberedPair{Source: int64(k), Target: int64(1<<40 + k)}
+		})), true},
+		{"exposures", "parquet", func(t *testing.T) map[string][]byte {
+			return map[string][]byte{"links.parquet": parquetOf(t, 1, same),
+				"exposures.parquet": parquetOf(t, 1<<21+1, same)}
+		}, true},
+		{"exposures as many as may be", "parquet", func(t *testing.T) map[string][]byte {
+			return map[string][]byte{"links.parquet": parquetOf(t, 1, same),
+				"exposures.parquet": parquetOf(t, 1<<21, same)}
+		}, false},
+		{"a long id in a dictionary", "parquet", oneFile("nodes.parquet", func(t *testing.T) []byte {
+			return parquetOf(t, 5_000, func(int) packedText { return packedText{ID: long} })
+		}), true},
+		{"titles of 140 MB", "parquet", oneFile("nodes.parquet", func(t *testing.T) []byte {
+			return parquetOf(t, 140, func(k int) packedText {
+				return packedText{strconv.Itoa(k), long + strconv.Itoa(k)}
+			})
+		}), true},
+	}
+}
+
+func gzipped(t *testing.T, content []byte) []byte {
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	_, err := w.Write(content)
+	must(t, err)
+	must(t, w.Close())
+	return b.Bytes()
+}
+
 // Whatever a file of up to 10 MB holds, importing or refusing it takes bounded memory and time.
 func TestAttackFiles(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow, and this is -short; ./check runs it once without")
 	}
 	racetest.Skip(t, "TestRealNetworks has the goroutines of an import")
-	zeros := func(kind string, size, count int) []byte {
-		return npy(kind, fmt.Sprintf("(%d,)", count), make([]byte, size*count)...)
-	}
-	const huge = 20_000_000
-	long := strings.Repeat("x", 1<<20)
-	packedCSR := func(rows int, parts map[string][]byte) []byte {
-		parts["shape"] = npy("<i4", "(2,)", int32s(int32(rows), int32(rows))...)
-		parts["format"] = npy("|S3", "()", []byte("csr")...)
-		return deflated(t, parts)
-	}
-	for _, c := range []struct {
-		name, format, file string
-		content            []byte
-		refused            bool
-	}{
-		{"links that repeat 1000-fold", "csv", "links.csv.zst", repeatedZstd(t, "source,target\n", "a,b\n", 80<<20),
-			true},
-		{"as many links as may be", "csv", "links.csv.zst", padded(t, "source,target\n", "a,b\n", 32<<20), false},
-		{"one long line", "csv", "links.csv.zst", padded(t, "source,target\n", "aaaaaaaa", 80<<20), true},
-		{"long ids", "csv", "links.csv.zst", padded(t, "source,target\n", long+",b\n", 20<<20), true},
-		{"many commas", "csv", "links.csv.zst", padded(t, "source,target\n", strings.Repeat(",", 1000)+"\n", 20<<20),
-			true},
-		{"deep JSON", "jsonl", "nodes.jsonl.zst", repeatedZstd(t, "", "[", 80<<20), true},
-		{"many keys", "jsonl", "nodes.jsonl.zst", repeatedZstd(t, `{"id":"a"`, `,"k":0`, 60<<20), true},
-		{"indices", "npz", "links.npz", packedCSR(2, map[string][]byte{"indptr": npy("<i4", "(3,)",
-			int32s(0, huge, huge)...), "indices": zeros("|u1", 1, huge), "data": zeros("|u1", 1, huge)}), true},
-		{"rows", "npz", "links.npz", packedCSR(huge-1, map[string][]byte{"indptr": zeros("|u1", 1, huge),
-			"indices": zeros("|u1", 1, 0), "data": zeros("|u1", 1, 0)}), true},
-		{"a table of one row", "parquet", "links.parquet", attackParquet(t, 5_000_000, func(int) attackRow {
-			return attackRow{Source: "a", Target: "b"}
-		}), true},
-		{"a long id in a dictionary", "parquet", "links.parquet", attackParquet(t, 5_000, func(int) attackRow {
-			return attackRow{Source: long, Target: "b"}
-		}), true},
-		{"ids of 300 MB", "parquet", "nodes.parquet", attackParquet(t, 300, func(k int) attackRow {
-			return attackRow{ID: long + strconv.Itoa(k)}
-		}), true},
-		{"titles of 200 MB", "parquet", "nodes.parquet", attackParquet(t, 200, func(k int) attackRow {
-			return attackRow{ID: strconv.Itoa(k), Title: long + strconv.Itoa(k)}
-		}), true},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			if len(c.content) > 10<<20 {
-				t.Fatalf("the file has %d bytes", len(c.content))
+	for _, c := range slices.Concat(attackTables(), attackColumns()) {
+		t.Run(c.format+"/"+c.name, func(t *testing.T) {
+			folder, size := t.TempDir(), 0
+			for name, content := range c.files(t) {
+				size += len(content)
+				must(t, os.WriteFile(filepath.Join(folder, name), content, 0o600))
 			}
-			folder := t.TempDir()
-			must(t, os.WriteFile(filepath.Join(folder, c.file), c.content, 0o600))
+			if size > 10<<20 {
+				t.Fatalf("the files have %d bytes", size)
+			}
 			output, mb, took := importAlone(t, c.format, folder)
 			said, _, _ := strings.Cut(output, "\n")
 			if mb > attackMB || took > attackTime || strings.Contains(said, "<nil>") == c.refused {
 				t.Errorf("%d MB, %v: %.300s", mb, took, said)
 			}
-			t.Logf("%d kB: %d MB, %v: %.200s", len(c.content)>>10, mb, took.Round(time.Millisecond), said)
+			t.Logf("%d kB: %d MB, %v: %.200s", size>>10, mb, took.Round(time.Millisecond), said)
 		})
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"maps"
 	"math"
 	"os"
@@ -32,21 +33,24 @@ type collector struct {
 	roots   map[string]string // field as given → field as stored
 	report  Report
 
-	builder graph.Builder
-	nodes   int
-	ended   bool // no further Node comes
+	builder   graph.Builder
+	nodes     int
+	names     nameRoom
+	lastField uint16 // the highest number of a field
+	ended     bool   // no further Node comes
 
 	batch    batch
 	wanted   map[string]int32 // ids that are no nodes yet, by the number of their first use
-	names    []string         // the ids of wanted
+	awaited  []string         // the ids of wanted
 	waiting  []waiting        // links with at least one wanted end
 	files    []string         // of waiting links
-	shown    []exposure
-	surfaces *interner       // of exposures; nil before the first
-	joined   exposureParts   // of an importer of interactions; nil for others
-	repeats  int64           // rows of interactions beyond the first of their pair
-	fields   map[string]bool // that Field declared
-	missing  int             // nodes whose field says that it is missing
+	shown    [][]exposure     // in chunks, so that growing copies nothing
+	exposed  int64            // exposures given
+	surfaces *interner        // of exposures; nil before the first
+	joined   exposureParts    // of an importer of interactions; nil for others
+	repeats  int64            // rows of interactions beyond the first of their pair
+	fields   map[string]bool  // that Field declared
+	missing  int              // nodes whose field says that it is missing
 
 	texts    *spool
 	vectors  *os.File
@@ -55,7 +59,7 @@ type collector struct {
 	rejects  *rejects
 }
 
-// waiting is a link or an exposure by the numbers of its ends: a node's, or −1−k for names[k].
+// waiting is a link or an exposure by the numbers of its ends: a node's, or −1−k for awaited[k].
 type waiting struct {
 	source, target int32
 	file, line     int32
@@ -80,11 +84,15 @@ type batch struct {
 	from, to         [batchSize]int32
 }
 
-const batchSize = 1024
+const (
+	batchSize         = 1024
+	exposuresPerChunk = 1 << 14
+)
 
 func newCollector(ctx context.Context, scratch string, o Options) (*collector, error) {
 	c := &collector{ctx: ctx, options: o, scratch: scratch, roots: map[string]string{}, wanted: map[string]int32{},
 		fields: map[string]bool{}}
+	c.names = newNameRoom(o)
 	c.builder.DropSelfLinks = true
 	for _, field := range slices.Sorted(maps.Keys(o.FieldTree)) {
 		if _, err := rootOf(field, o.FieldTree); err != nil {
@@ -164,6 +172,9 @@ func (c *collector) Node(n NodeRecord, at Place) (int32, error) {
 			return -1, c.Reject(at, withEncodingHint(fmt.Errorf("%w: the %s", ErrEncoding, part.name)), []byte(n.ID))
 		}
 	}
+	if err := c.names.take(at, len(n.ID)+len(n.Title)); err != nil {
+		return -1, err
+	}
 	field := c.field(n.Field)
 	if missingValue(field) && !c.fields[field] {
 		field = ""
@@ -183,6 +194,12 @@ func (c *collector) Node(n NodeRecord, at Place) (int32, error) {
 		c.missing++
 	}
 	c.nodes++
+	if number, err := c.builder.AddField(field); err == nil && number > c.lastField {
+		c.lastField = number
+		if err := c.names.take(at, 4*len(field)); err != nil { // kept by name, by number and in the manifest
+			return -1, err
+		}
+	}
 	if n.Text != "" || c.texts != nil {
 		if err := c.addText(i, n.Text); err != nil {
 			return -1, err
@@ -192,6 +209,28 @@ func (c *collector) Node(n NodeRecord, at Place) (int32, error) {
 		return i, c.ctx.Err()
 	}
 	return i, nil
+}
+
+// nameRoom is the memory that names of nodes may still take.
+type nameRoom struct {
+	left, most, size int64
+}
+
+// nodeBytes is what a node takes besides its names.
+const nodeBytes = 16
+
+func newNameRoom(o Options) nameRoom {
+	most := o.Limits.withDefaults().names(o.size)
+	return nameRoom{most, most, o.size}
+}
+
+// take takes the memory of one name more.
+func (r *nameRoom) take(at Place, bytes int) error {
+	if r.left -= int64(bytes + nodeBytes); r.left >= 0 {
+		return nil
+	}
+	return failAt(at, fmt.Errorf("%w: ids, titles and fields of more than %d bytes out of %d", ErrExpands, r.most,
+		r.size), expandHint)
 }
 
 // mostBytes is the length of the longest text that a node may have.
@@ -378,6 +417,9 @@ func (c *collector) ends(source, target string, at Place, make bool) (from, to i
 			return 0, 0, false, c.Reject(at, withEncodingHint(fmt.Errorf("%w: the %s", ErrEncoding, name)),
 				pair(source, target))
 		case c.ended && make:
+			if err := c.names.take(at, len(id)); err != nil {
+				return 0, 0, false, err
+			}
 			if numbers[k], err = c.builder.AddNode(graph.Node{ID: id}); err != nil {
 				return 0, 0, false, &Error{at, err}
 			}
@@ -387,13 +429,13 @@ func (c *collector) ends(source, target string, at Place, make bool) (from, to i
 		default:
 			number, known := c.wanted[id]
 			if !known {
-				if len(c.names) == math.MaxInt32 {
-					return 0, 0, false, failAt(at, graph.ErrTooLarge, "import fewer links at a time")
+				if err := c.names.take(at, 2*len(id)+nodeBytes); err != nil { // it is kept twice
+					return 0, 0, false, err
 				}
 				id = strings.Clone(id)
-				number = int32(len(c.names))
+				number = int32(len(c.awaited))
 				c.wanted[id] = number
-				c.names = append(c.names, id)
+				c.awaited = append(c.awaited, id)
 			}
 			numbers[k] = -1 - number
 		}
@@ -425,6 +467,10 @@ func (c *collector) LinkIndex(source, target int32, at Place) error {
 }
 
 func (c *collector) Exposure(e ExposureRecord, at Place) error {
+	if most := c.options.Limits.withDefaults().exposures(c.options.size); c.exposed >= most {
+		return failAt(at, fmt.Errorf("%w: more than %d exposures out of %d bytes", ErrExpands, most, c.options.size),
+			expandHint)
+	}
 	if !math.IsNaN(e.Shown) && !(e.Shown >= 0 && e.Shown <= 1) {
 		return c.Reject(at, hint.Wrap(fmt.Errorf("%w: shown with probability %v", ErrFormat, e.Shown),
 			"give a probability from 0 to 1"), pair(e.Source, e.Target))
@@ -445,7 +491,12 @@ func (c *collector) Exposure(e ExposureRecord, at Place) error {
 	if x.surface, err = c.surface(e.Surface); err != nil {
 		return c.Reject(at, err, pair(e.Source, e.Target))
 	}
-	c.shown = append(c.shown, x)
+	if c.exposed%exposuresPerChunk == 0 {
+		c.shown = append(c.shown, make([]exposure, 0, exposuresPerChunk))
+	}
+	last := &c.shown[len(c.shown)-1]
+	*last = append(*last, x)
+	c.exposed++
 	return nil
 }
 
@@ -627,9 +678,13 @@ func (c *collector) exposures(numbers []int32) (*dataset.Exposures, error) {
 	if len(c.shown) == 0 {
 		return nil, nil
 	}
-	e := &dataset.Exposures{}
+	e, n := &dataset.Exposures{}, int(c.exposed)
+	e.Source, e.Target, e.Shown = make([]int32, 0, n), make([]int32, 0, n), make([]float64, 0, n)
+	e.Exposed, e.Linked = make([]bool, 0, n), make([]bool, 0, n)
+	e.Count, e.Position = make([]int32, 0, n), make([]int32, 0, n)
+	e.Surface, e.Time = make([]uint16, 0, n), make([]int64, 0, n)
 	known, counted, placed, surfaced, timed, unshown := false, false, false, false, false, false
-	for _, x := range c.shown {
+	for x := range c.eachShown() {
 		from, to := numberOf(x.source, numbers), numberOf(x.target, numbers)
 		if from < 0 || to < 0 {
 			if err := c.rejectWaiting(x.waiting, from); err != nil {
@@ -670,6 +725,20 @@ func (c *collector) exposures(numbers []int32) (*dataset.Exposures, error) {
 	return e, nil
 }
 
+// eachShown passes the exposures, and lets go of them.
+func (c *collector) eachShown() iter.Seq[exposure] {
+	return func(yield func(exposure) bool) {
+		for k, chunk := range c.shown {
+			for _, x := range chunk {
+				if !yield(x) {
+					return
+				}
+			}
+			c.shown[k] = nil
+		}
+	}
+}
+
 // numberOf is the node of an end, −1 where there is none. Ends that waited are −1−k for numbers[k].
 func numberOf(end int32, numbers []int32) int32 {
 	if end >= 0 {
@@ -684,7 +753,7 @@ func (c *collector) placeOf(w waiting) Place { return Place{File: c.files[w.file
 func (c *collector) rejectWaiting(w waiting, from int32) error {
 	name := func(k int32) string {
 		if k < 0 {
-			return c.names[-1-k]
+			return c.awaited[-1-k]
 		}
 		return "…" // a node, which is not at fault
 	}
@@ -742,13 +811,13 @@ func (c *collector) rewindTexts() (func(int32) (string, error), error) {
 
 // resolve returns the nodes of the wanted ids, −1 where there is none.
 func (c *collector) resolve() ([]int32, error) {
-	numbers := make([]int32, len(c.names))
-	c.builder.Find(numbers, c.names)
+	numbers := make([]int32, len(c.awaited))
+	c.builder.Find(numbers, c.awaited)
 	if !c.options.NodesFromLinks {
 		return numbers, nil
 	}
 	// An id that only exposures name does not become a node.
-	linked := make([]bool, len(c.names))
+	linked := make([]bool, len(c.awaited))
 	for _, w := range c.waiting {
 		for _, end := range [2]int32{w.source, w.target} {
 			if end < 0 {
@@ -761,7 +830,7 @@ func (c *collector) resolve() ([]int32, error) {
 			continue
 		}
 		var err error
-		if numbers[k], err = c.builder.AddNode(graph.Node{ID: c.names[k]}); err != nil {
+		if numbers[k], err = c.builder.AddNode(graph.Node{ID: c.awaited[k]}); err != nil {
 			return nil, &Error{Place{}, err}
 		}
 		c.nodes++

@@ -57,14 +57,18 @@ var (
 	errQuote      = fmt.Errorf("%w: text after the closing quote of a field", ErrFormat)
 	errOpenQuote  = fmt.Errorf("%w: a quoted field without end", ErrFormat)
 	errFieldCount = fmt.Errorf("%w: wrong number of fields", ErrFormat)
+	errManyFields = fmt.Errorf("%w: more than %d fields", ErrTooLong, mostFields)
 )
+
+// mostFields is how many fields a record may have: a line of nothing but delimiters would become 24 times as large.
+const mostFields = 1 << 14
 
 // withHint is the error with what to do about it.
 func (f *csvFault) withHint() error {
 	switch {
 	case errors.Is(f.err, ErrEncoding):
 		return withEncodingHint(f.err)
-	case errors.Is(f.err, errFieldCount):
+	case errors.Is(f.err, errFieldCount), errors.Is(f.err, errManyFields):
 		return hint.Wrap(f.err, "check the delimiter, and quote fields that contain it")
 	case errors.Is(f.err, ErrTooLong):
 		return hint.Wrap(f.err, "check that every quote is closed")
@@ -111,7 +115,7 @@ func (c *csvReader) split(line []byte) {
 	c.fields = c.fields[:0]
 	for {
 		k := bytes.IndexByte(line, c.delimiter)
-		if k < 0 {
+		if k < 0 || len(c.fields) > mostFields {
 			c.fields = append(c.fields, line)
 			return
 		}
@@ -129,13 +133,13 @@ func chop(line []byte) []byte {
 // unquote splits a record with quotes, which may span many lines.
 func (c *csvReader) unquote() error {
 	c.spare, c.marks = c.spare[:0], c.marks[:0]
-	first := c.record.start
-	at, end := first, c.record.end // the rest of the line, with its end
-	lineStart, line := first, c.record.line
-	fault := func(err error, place int) error {
-		return &csvFault{err, line, place - lineStart + 1}
-	}
+	at, end := c.record.start, c.record.end // the rest of the line, with its end
+	lineStart, line := at, c.record.line
+	fault := func(err error, place int) error { return &csvFault{err, line, place - lineStart + 1} }
 	for {
+		if len(c.marks) >= mostFields {
+			return fault(errManyFields, at)
+		}
 		rest := chop(c.buffer[at:end])
 		if len(rest) == 0 || rest[0] != '"' {
 			k := bytes.IndexByte(rest, c.delimiter)
@@ -248,6 +252,9 @@ func (c *csvReader) check() error {
 		line := c.record.line + bytes.Count(raw[:k], []byte("\n"))
 		return &csvFault{fmt.Errorf("%w: a NUL byte; the file is binary, or UTF-16", ErrEncoding), line,
 			k - bytes.LastIndexByte(raw[:k], '\n')}
+	}
+	if len(c.fields) > mostFields {
+		return &csvFault{errManyFields, c.record.line, 0}
 	}
 	if c.width == 0 {
 		c.width = len(c.fields)

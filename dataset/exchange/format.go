@@ -54,6 +54,7 @@ type Options struct {
 	Progress   progress.Func // called from the caller's goroutine; may be nil
 
 	format *Format // for the defaults of its flags
+	size   int64   // bytes of all files at Paths
 }
 
 // Flag returns the value of a flag, or its default.
@@ -90,7 +91,11 @@ type Limits struct {
 	// Large is how many bytes a file may expand to by Expansion; beyond, only to LargeExpansion times its size.
 	Large          int64   // 256 MiB
 	LargeExpansion float64 // 30
-	Records        int64   // that any file may hold; a larger one holds at most one for each byte. 4,194,304
+	Records        int64   // that any file may hold; a larger one holds at most one for two bytes. 4,194,304
+	// Names is how many bytes of ids, titles and fields any files may hold together, with 16 more for every node;
+	// larger ones hold 8 times their size. 64 MiB
+	Names     int64
+	Exposures int64 // that any files may hold; larger ones hold at most one for four bytes. 2,097,152
 }
 
 // bytes is how many bytes a file of a size may hold.
@@ -101,7 +106,14 @@ func (l Limits) bytes(packed int64) int64 {
 
 // records is how many records a file of a size may hold. Text has fewer anyhow; a compressed file with more repeats
 // them, and each takes memory.
-func (l Limits) records(packed int64) int64 { return max(l.Records, packed) }
+func (l Limits) records(packed int64) int64 { return max(l.Records, packed/2) }
+
+// names is how many bytes of names files of a size may hold together. All of them are in memory, and counters as ids
+// take no room in a compressed file.
+func (l Limits) names(packed int64) int64 { return max(l.Names, 8*packed) }
+
+// exposures is how many exposures files of a size may hold together.
+func (l Limits) exposures(packed int64) int64 { return max(l.Exposures, packed/4) }
 
 func (l Limits) withDefaults() Limits {
 	if l.Record <= 0 {
@@ -121,6 +133,12 @@ func (l Limits) withDefaults() Limits {
 	}
 	if l.Records <= 0 {
 		l.Records = 1 << 22
+	}
+	if l.Names <= 0 {
+		l.Names = 64 << 20
+	}
+	if l.Exposures <= 0 {
+		l.Exposures = 1 << 21
 	}
 	return l
 }

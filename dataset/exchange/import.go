@@ -3,6 +3,7 @@ package exchange
 import (
 	"context"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -89,6 +90,7 @@ func importFormat(ctx context.Context, f Format, dir string, o Options) (report 
 		return nil, failAt(Place{File: dir}, ErrExists, "choose another folder, or set %v to replace it",
 			hint.Setting("force"))
 	}
+	o.size = sizeOf(o.Paths)
 	dir = filepath.Clean(dir)
 	scratch, remove, err := atomicfile.Scratch(dir)
 	if err != nil {
@@ -133,4 +135,27 @@ func importFormat(ctx context.Context, f Format, dir string, o Options) (report 
 		removeOldRejects(list) // of the dataset that was replaced
 	}
 	return &c.report, nil
+}
+
+// sizeOf adds up the files at paths and below them. What is not there is left to the format.
+func sizeOf(paths []string) (size int64) {
+	add := func(path string) bool {
+		info, err := os.Stat(path)
+		if err == nil && info.Mode().IsRegular() {
+			size += info.Size()
+		}
+		return err == nil && info.IsDir()
+	}
+	for _, path := range paths {
+		if !add(path) {
+			continue
+		}
+		filepath.WalkDir(path+string(filepath.Separator), func(name string, entry fs.DirEntry, err error) error {
+			if err == nil && !entry.IsDir() {
+				add(name)
+			}
+			return nil
+		})
+	}
+	return size
 }

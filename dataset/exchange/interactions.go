@@ -3,6 +3,7 @@ package exchange
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"math"
@@ -154,9 +155,9 @@ func importInteractions(ctx context.Context, o Options, s Sink) error {
 		}
 		q := records{ids.file, o, silent{sink}, ids.as, []string{"id"}}
 		if err := q.each(ctx, func(r record) error {
-			if id := r.text(0); id != "" && utf8.ValidString(id) {
+			if id := r.text(0); id != "" && len(id) <= mostBytes["id"] && utf8.ValidString(id) {
 				if _, err := ids.of.add(id); err != nil {
-					return failAt(r.place(), err, "")
+					return withPlace(r.place(), err)
 				}
 			}
 			return nil
@@ -174,6 +175,14 @@ func importInteractions(ctx context.Context, o Options, s Sink) error {
 		return err
 	}
 	return x.join(ctx)
+}
+
+// withPlace gives a place to an error of an interner, which knows no places.
+func withPlace(at Place, err error) error {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return &Error{at, e.Err}
+	}
+	return failAt(at, err, "")
 }
 
 // silent is a sink for a first look at a file: what is wrong or guessed is said when it is read.
@@ -199,6 +208,7 @@ type interactions struct {
 }
 
 func newInteractions(o Options, s interactionSink) (*interactions, error) {
+	room := newNameRoom(o)
 	x := &interactions{sink: s, options: o, clicks: o.Flag("clicks"), shown: o.Flag("impressions"),
 		goods: o.Flag("items"), users: o.Flag("users"), people: newInterner(), items: newInterner(),
 		surfaces: newInterner(), threshold: math.NaN()}
@@ -207,6 +217,7 @@ func newInteractions(o Options, s interactionSink) (*interactions, error) {
 			"set %v to a file with a person and an item "+
 				"per row", hint.Setting("clicks"))
 	}
+	x.people.room, x.items.room = &room, &room
 	x.beside()
 	for _, f := range []struct {
 		flag string
@@ -254,6 +265,9 @@ func (x *interactions) ends(r record) (row pairRow, ok bool, err error) {
 		case id == "":
 			return row, false, x.sink.Reject(r.place(), hint.Wrap(fmt.Errorf("%w: the %s is empty", ErrFormat, name),
 				"give every row a person and an item"), r.raw())
+		case len(id) > mostBytes["id"]:
+			return row, false, x.sink.Reject(r.place(), tooLong(name, len(id), mostBytes["id"]),
+				[]byte(id[:beginning]))
 		case !valid && !utf8.ValidString(id):
 			return row, false, x.sink.Reject(r.place(), withEncodingHint(fmt.Errorf("%w: the %s", ErrEncoding, name)),
 				r.raw())
@@ -299,7 +313,7 @@ func (x *interactions) store(ctx context.Context, q records, t *pairTable,
 	full <- b
 	close(full)
 	if failed := <-stored; err == nil && failed != nil {
-		return failAt(Place{File: q.path}, failed, "")
+		return withPlace(Place{File: q.path}, failed)
 	}
 	return err
 }

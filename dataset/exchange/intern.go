@@ -15,7 +15,8 @@ type interner struct {
 	seed  maphash.Seed
 	slots []internSlot // a power of two, at most half full; number −1 is free
 	text  []byte
-	ends  []int // of every id in text
+	ends  []int     // of every id in text
+	room  *nameRoom // for new ids, of this and others; nil means that there is no limit
 }
 
 // internSlot has all that a comparison needs, so that it looks nowhere else but at the text.
@@ -67,6 +68,11 @@ func (n *interner) add(id string) (int32, error) {
 	}
 	if len(n.ends) == math.MaxInt32/2 {
 		return -1, fmt.Errorf("%w: more than %d ids; import a part", graph.ErrTooLarge, math.MaxInt32/2)
+	}
+	if n.room != nil {
+		if err := n.room.take(Place{}, len(id)); err != nil {
+			return -1, err
+		}
 	}
 	number = int32(len(n.ends))
 	n.text = append(n.text, id...)

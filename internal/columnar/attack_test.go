@@ -87,7 +87,7 @@ func uvarints(numbers ...uint64) (raw []byte) {
 }
 
 // readAll does with a file what every reader of tables does, and says what it allocated.
-func readAll(t *testing.T, raw []byte) (err error, allocated uint64) {
+func readAll(t *testing.T, raw []byte) (allocated uint64, err error) {
 	t.Helper()
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -100,12 +100,12 @@ func readAll(t *testing.T, raw []byte) (err error, allocated uint64) {
 	}()
 	file, err := Open(bytes.NewReader(raw), int64(len(raw)))
 	if err != nil {
-		return err, 0
+		return 0, err
 	}
 	if err := Check(file, []int{0}, Bounds{Bytes: 32 << 20, Values: 1 << 20}); err != nil {
-		return err, 0
+		return 0, err
 	}
-	return Scan(t.Context(), file, []int{0}, func(int64, int, [][]parquet.Value) error { return nil }), 0
+	return 0, Scan(t.Context(), file, []int{0}, func(int64, int, [][]parquet.Value) error { return nil })
 }
 
 // Whatever pages and footers claim, a small file takes little memory. Each of these took gigabytes, or ended the
@@ -174,7 +174,7 @@ func TestAttackClaims(t *testing.T) {
 		"deep lists":      withFooter([]byte("PAR1"), bytes.Repeat([]byte{0x19}, 9<<20)),
 	} {
 		t.Run(name, func(t *testing.T) {
-			err, allocated := readAll(t, raw)
+			allocated, err := readAll(t, raw)
 			if err == nil || allocated > attackBytes {
 				t.Errorf("%d bytes allocated %d MB: %v", len(raw), allocated>>20, err)
 			}
@@ -195,7 +195,7 @@ func TestAttackDeepColumns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err, _ := readAll(t, withFooter([]byte("PAR1"), footer)); !errors.Is(err, ErrExpands) {
+	if _, err := readAll(t, withFooter([]byte("PAR1"), footer)); !errors.Is(err, ErrExpands) {
 		t.Error(err)
 	}
 }
@@ -207,7 +207,8 @@ func TestHonestPagesPass(t *testing.T) {
 	same := func(n parquet.Node) parquet.Node { return n }
 	encoded := func(text, number, yes encoding.Encoding) map[string]parquet.Node {
 		return map[string]parquet.Node{"text": parquet.Encoded(parquet.String(), text),
-			"number": parquet.Encoded(parquet.Int(64), number), "yes": parquet.Encoded(parquet.Leaf(parquet.BooleanType), yes)}
+			"number": parquet.Encoded(parquet.Int(64), number),
+			"yes":    parquet.Encoded(parquet.Leaf(parquet.BooleanType), yes)}
 	}
 	for name, nodes := range map[string]map[string]parquet.Node{
 		"plain":      encoded(&parquet.Plain, &parquet.Plain, &parquet.Plain),
@@ -225,8 +226,8 @@ func TestHonestPagesPass(t *testing.T) {
 					group[column] = optional(parquet.Compressed(node, codec))
 				}
 				var b bytes.Buffer
-				w := parquet.NewGenericWriter[any](&b, parquet.NewSchema("row", group), parquet.DataPageVersion(version),
-					parquet.PageBufferSize(2000))
+				w := parquet.NewGenericWriter[any](&b, parquet.NewSchema("row", group),
+					parquet.DataPageVersion(version), parquet.PageBufferSize(2000))
 				for k := range rows {
 					row := map[string]any{"text": fmt.Sprint("a text number ", k/3), "number": int64(k * k % 977),
 						"yes": k/100%2 == 0}
@@ -263,7 +264,8 @@ func FuzzPages(f *testing.F) {
 	f.Add(uint8(0), uint8(1), uint16(1), uint32(5), []byte("\x01\x00\x00\x00a"))
 	for encoding := range uint8(10) {
 		f.Add(encoding, encoding, uint16(2), uint32(100), uvarints(1<<29, 0, 128, 4, 1<<28, 0))
-		f.Add(encoding, encoding+1, uint16(200), uint32(100), uvarints(128, 4, 200, 0, 2, 0, 0, 0, 0, 128, 4, 200, 2, 0))
+		f.Add(encoding, encoding+1, uint16(200), uint32(100),
+			uvarints(128, 4, 200, 0, 2, 0, 0, 0, 0, 128, 4, 200, 2, 0))
 	}
 	types := []format.Type{format.Boolean, format.Int32, format.Int64, format.Float, format.Double, format.ByteArray,
 		format.FixedLenByteArray}
@@ -278,7 +280,7 @@ func FuzzPages(f *testing.F) {
 		page := dataPage(format.Encoding(encoding%11), int(values), int(claimed%(1<<24)), body)
 		raw := crafted{column: column, rows: int64(values), pages: []craftedPage{
 			plainDictionary(1, []byte("\x01\x00\x00\x00a\x00\x00\x00")), page}}.bytes(t)
-		if err, allocated := readAll(t, raw); allocated > 4*attackBytes {
+		if allocated, err := readAll(t, raw); allocated > 4*attackBytes {
 			t.Errorf("%d bytes allocated %d MB: %v", len(raw), allocated>>20, err)
 		}
 	})

@@ -31,6 +31,9 @@ const maxPageBytes = 128 << 20
 // maxPageHeader is the size of the largest header of a page, which may quote a text of the page twice.
 const maxPageHeader = 32 << 20
 
+// oldDictionary is the encoding that old files name where new ones say Plain and RLEDictionary.
+const oldDictionary = format.Encoding(2)
+
 // ErrExpands says that a file holds more than its limits allow.
 var ErrExpands = errors.New("file expands too much")
 
@@ -38,12 +41,6 @@ var ErrExpands = errors.New("file expands too much")
 // take as much memory as they claim to need. Pages that expand to more than they claim are found too. Like Scan it may
 // panic.
 func Check(file *parquet.File, columns []int, limits Bounds) error {
-	if limits.Page == 0 {
-		limits.Page = 1 << 24
-	}
-	if limits.Memory == 0 {
-		limits.Memory = 1 << 30
-	}
 	rows, claimed := int64(0), file.NumRows()
 	for _, group := range file.Metadata().RowGroups {
 		if rows += group.NumRows; group.NumRows < 0 || rows < 0 || rows > limits.Values {
@@ -53,6 +50,21 @@ func Check(file *parquet.File, columns []int, limits Bounds) error {
 	}
 	if claimed > limits.Values {
 		return fmt.Errorf("%w: %d rows in %d bytes", ErrExpands, claimed, file.Size())
+	}
+	return checkGroups(file, file.Metadata().RowGroups, columns, limits)
+}
+
+// CheckGroup is Check for one column of one group of rows.
+func CheckGroup(file *parquet.File, group, column int, limits Bounds) error {
+	return checkGroups(file, file.Metadata().RowGroups[group:group+1], []int{column}, limits)
+}
+
+func checkGroups(file *parquet.File, groups []format.RowGroup, columns []int, limits Bounds) error {
+	if limits.Page == 0 {
+		limits.Page = 1 << 24
+	}
+	if limits.Memory == 0 {
+		limits.Memory = 1 << 30
 	}
 	unpack, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(128<<20),
 		zstd.WithDecoderLowmem(true))
@@ -67,7 +79,7 @@ func Check(file *parquet.File, columns []int, limits Bounds) error {
 			continue
 		}
 		p := pageCheck{file: file, leaf: leaves[index], limits: limits, total: &total, zstd: unpack}
-		for _, group := range file.Metadata().RowGroups {
+		for _, group := range groups {
 			if index >= len(group.Columns) {
 				continue
 			}
@@ -223,7 +235,7 @@ func (p *pageCheck) shape(header *format.PageHeader) (pageShape, error) {
 		}
 	case format.DictionaryPage:
 		s.values, s.encoding = int64(dictionary.V.NumValues), dictionary.V.Encoding
-		if s.encoding != format.Plain && s.encoding != format.PlainDictionary {
+		if s.encoding != format.Plain && s.encoding != oldDictionary {
 			return s, fmt.Errorf("a dictionary in the encoding %v", s.encoding)
 		}
 	default:
@@ -324,7 +336,7 @@ func (p *pageCheck) walk(s *pageShape, r *bufio.Reader) (more int64, err error) 
 		}
 	}
 	switch s.encoding {
-	case format.RLEDictionary, format.PlainDictionary:
+	case format.RLEDictionary, oldDictionary:
 		width, err := r.ReadByte()
 		if err != nil {
 			return 0, unlessEnd(err)
