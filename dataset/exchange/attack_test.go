@@ -276,7 +276,7 @@ func attackColumns() []attackFile {
 			return packedCSR(t, 2, 2, map[string][]byte{"indptr": npy("<i8", "(1099511627775,)"),
 				"indices": npy("<i8", "(1099511627775,)"), "data": npy("<f8", "(1099511627775,)")})
 		}), true},
-		{"wide features", "csv", features(1000, 1<<20), true},
+		{"wide features", "csv", features(130, 1<<20), true},
 		{"features as many as may be", "csv", features(8000, 2000), false},
 		{"a table of one row", "parquet", oneFile("links.parquet", pairs(4_300_000, same)), true},
 		{"numbered links", "parquet", oneFile("links.parquet", pairs(2_000_000, func(k int) numberedPair {

@@ -36,9 +36,9 @@ func importVectors(ctx context.Context, path string, o Options, s Sink, rows []i
 		return failAt(Place{File: path}, fmt.Errorf("%w: %d rows for %d nodes", ErrFormat, m.rows, len(rows)),
 			"save one row per node, in the order of the nodes")
 	}
-	if most := o.Limits.withDefaults().bytes(m.size); m.sparse && 4*float64(m.rows)*float64(m.dim) > float64(most) {
-		return failAt(Place{File: path}, fmt.Errorf("%w: with its zeros it has %d×%d numbers, in a file of %d bytes",
-			ErrExpands, m.rows, m.dim, m.size), "reduce them first, for instance with a truncated SVD")
+	if m.sparse && float64(m.rows)*float64(m.dim) > mostDense {
+		return failAt(Place{File: path}, fmt.Errorf("%w: with its zeros it has %d×%d numbers, at most %d are possible",
+			ErrExpands, m.rows, m.dim, mostDense), "reduce them first, for instance with a truncated SVD")
 	}
 	vector := make([]float32, m.dim)
 	for k, node := range rows {
@@ -85,7 +85,6 @@ func normalise(v []float32) {
 type matrix struct {
 	rows, dim int
 	sparse    bool
-	size      int64 // bytes of the file, if it is sparse
 	next      func(row []float32) error
 	cells     func(each func(column int, value float32) error) error // of the next row, if it is sparse
 	end       func() error                                           // after the last row: whether the file ends
@@ -113,6 +112,7 @@ func closeAll(closers []io.Closer) {
 const (
 	mostColumns = 1 << 20
 	mostNumbers = 1 << 40
+	mostDense   = 1 << 27 // numbers of a sparse matrix, with its zeros: half a GB on disk
 )
 
 func openMatrix(ctx context.Context, path string, limits Limits) (*matrix, error) {
@@ -282,8 +282,7 @@ func (z *npzArchive) sparse() (*matrix, error) {
 	if first, err := c.pointers.integer(); err != nil || first != 0 {
 		return nil, z.bad("indptr begins with %d, %v", first, err)
 	}
-	return &matrix{rows: int(rows), dim: int(columns), sparse: true, size: z.size, next: c.row, cells: c.cells,
-		end: c.end}, nil
+	return &matrix{rows: int(rows), dim: int(columns), sparse: true, next: c.row, cells: c.cells, end: c.end}, nil
 }
 
 // shape reads the numbers of rows and columns.
