@@ -112,7 +112,7 @@ func generateShop(people, items int, impressions float64) (*peopleAndItems, erro
 // jester is the likes of Jester, of which a fifth is held out.
 func (b *bench) jester() (ours, peer float64, err error) {
 	folder := filepath.Join(cmp.Or(os.Getenv("UNSEEN_DATA"), "../shared/data"), "jester")
-	set, err := study.OpenShown(folder, "")
+	set, err := study.OpenShown(folder, study.ShownOptions{})
 	if err != nil {
 		return 0, 0, err
 	}

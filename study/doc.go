@@ -25,7 +25,7 @@
 // exposed is about people and items of which it is known what was shown to whom ([OpenShown]), so that both halves of a
 // model can be held against reality: what people like among what they were shown, and what they were shown.
 //
-//	set, err := study.OpenShown("conversation", "")
+//	set, err := study.OpenShown("conversation", study.ShownOptions{})
 //	results, err := study.Run(ctx, []string{"exposed"}, study.Options{Shown: []*study.ShownSet{set}})
 //
 // # Adding a study

@@ -3,6 +3,7 @@ package study
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"unseen/figure"
@@ -37,12 +38,18 @@ func runExposed(ctx context.Context, l *lab) (*Result, error) {
 	}
 	r.Rows, r.Claims = all.rows(), all.claims()
 	if timed := all.judged(true); len(timed) > 0 {
-		r.Figures = append(r.Figures, timed.gaps())
+		r.Figures = append(r.Figures, timed.gaps()...)
+	}
+	if slices.ContainsFunc(sets, func(s *ShownSet) bool { return s.Random == nil }) {
+		r.Setting = append(r.Setting, "Shown pairs that are held out are, for training, pairs without a link that "+
+			"were not shown, also in a log. Judged are these pairs, of people without a log in training. The "+
+			"platform chose them: what is said here is said of pairs as it shows them, not of all.")
+	}
+	if slices.ContainsFunc(sets, func(s *ShownSet) bool { return s.Random != nil }) {
+		r.Setting = append(r.Setting, "Pairs that were shown at random, or never, are judged of people without a "+
+			"log in training too. The platform did not choose them.")
 	}
 	r.Setting = append(r.Setting,
-		"Shown pairs that are held out are, for training, pairs without a link that were not shown, also in a log. "+
-			"Judged are these pairs, of people without a log in training. The platform chose them: what is said here "+
-			"is said of pairs as it shows them, not of all.",
 		fmt.Sprintf("Every method learns factors of rank %d and effects of people and items with the same prior. mle "+
 			"and dr learn exposure by person, item and activity. AUC and NDCG@5 are within a person, mean over "+
 			"people; gap: share of the way from naive over all pairs to shown only with a complete log; gain: in AUC "+
@@ -114,8 +121,12 @@ func (one exposedResult) setting() string {
 	case s.Random != nil:
 		kind = "shown at random"
 	}
-	return fmt.Sprintf("%s: %d people, %d items, %d shown pairs, %.1f%% of all, of which %.1f%% are liked; judged on "+
-		"%d pairs %s.", s.Name, len(s.People), len(s.Items), len(s.Shown),
+	drawn := ""
+	if s.drawnFrom > 0 {
+		drawn = fmt.Sprintf(", drawn with a fixed seed from %d", s.drawnFrom)
+	}
+	return fmt.Sprintf("%s: %d people%s, %d items, %d shown pairs, %.1f%% of all, of which %.1f%% are liked; judged "+
+		"on %d pairs %s.", s.Name, len(s.People), drawn, len(s.Items), len(s.Shown),
 		100*float64(len(s.Shown))/float64(len(s.People)*len(s.Items)), 100*float64(liked)/float64(len(s.Shown)),
 		len(d.test), kind)
 }
@@ -195,32 +206,32 @@ func (one exposedResult) reliability() figure.Figure {
 		Caption: "Ten bins of equal size, of the first seed. On the diagonal, ŷ is the share that is liked."}
 }
 
-// gaps is a figure of the gap that is closed by the share that is logged.
-func (all exposedResults) gaps() figure.Figure {
-	chart := &figure.LineChart{XTitle: "share logged", YTitle: "gap closed", LogX: true}
-	for _, of := range []struct {
-		name string
-		gap  func(r *ExposedRow) figure.Value
-	}{{"AUC", func(r *ExposedRow) figure.Value { return r.GapAUC }},
-		{"log-loss", func(r *ExposedRow) figure.Value { return r.GapLogLoss }}} {
+// gaps are figures of the gap that is closed by the share that is logged, in AUC and in log-loss.
+func (all exposedResults) gaps() []figure.Figure {
+	draw := func(name, measure string, gap func(r *ExposedRow) figure.Value) figure.Figure {
+		without := all.meanGap(blind, gap)
+		chart := &figure.LineChart{XTitle: "share logged", YTitle: "gap closed", LogX: true}
 		line := func(name string, share func(m exposedMode) float64) {
-			s := figure.Series{Name: of.name + ", " + name}
+			s := figure.Series{Name: name}
 			for _, m := range exposedModes {
 				if x := share(m); x > 0 {
-					s.X, s.Y = append(s.X, x), append(s.Y, all.meanGap(m, of.gap))
+					s.X, s.Y = append(s.X, x), append(s.Y, all.meanGap(m, gap))
 				}
 			}
 			chart.Series = append(chart.Series, s)
 		}
 		line("of people", func(m exposedMode) float64 { return m.people })
 		line("of pairs", func(m exposedMode) float64 { return m.pairs })
-		without := all.meanGap(blind, of.gap)
-		chart.Series = append(chart.Series, figure.Series{Name: of.name + ", blind", X: figure.Values{.01, 1},
+		chart.Series = append(chart.Series, figure.Series{Name: "no log", X: figure.Values{.01, 1},
 			Y: figure.Values{without, without}, Reference: true})
+		return figure.Figure{Name: name, Title: "How much of the gap in " + measure + " mle closes by how much is " +
+			"logged", Lines: chart, Caption: "Means over the sets with times. 0 is naive over all pairs, 1 shown only with a " +
+				"complete log."}
 	}
-	return figure.Figure{Name: "gap-closed", Title: "How much of the gap mle closes by how much is logged",
-		Lines: chart, Caption: "Means over the sets with times. 0 is naive over all pairs, 1 shown only with a " +
-			"complete log."}
+	return []figure.Figure{
+		draw("gap-auc", "AUC within a person", func(r *ExposedRow) figure.Value { return r.GapAUC }),
+		draw("gap-log-loss", "log-loss", func(r *ExposedRow) figure.Value { return r.GapLogLoss }),
+	}
 }
 
 // meanGap is the mean of a gap of mle over the sets.

@@ -72,7 +72,7 @@ func TestExposed(t *testing.T) {
 		first.GapLogLoss != 0 {
 		t.Errorf("naive %+v and %+v", first, last)
 	}
-	if len(r.Claims) != 9 || len(r.Figures) != 2 || len(r.Tables) != 2 {
+	if len(r.Claims) != 9 || len(r.Figures) != 3 || len(r.Tables) != 2 {
 		t.Errorf("%d claims, %d figures, %d tables", len(r.Claims), len(r.Figures), len(r.Tables))
 	}
 }
@@ -123,7 +123,7 @@ func TestExposedOnRealData(t *testing.T) {
 	if _, err := os.Stat(folder); err != nil {
 		t.Skipf("no folder %s: set UNSEEN_DATA to the folder of data", folder)
 	}
-	s, err := OpenShown(folder, "")
+	s, err := OpenShown(folder, ShownOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -247,13 +247,13 @@ func TestOpenShown(t *testing.T) {
 	}
 	open := func(test string) *ShownSet {
 		t.Helper()
-		s, err := OpenShown(folder, test)
+		s, err := OpenShown(folder, ShownOptions{Test: test})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return s
 	}
-	if _, err := OpenShown(folder, ""); err == nil || !strings.Contains(err.Error(), "ratings.csv.gz") {
+	if _, err := OpenShown(folder, ShownOptions{}); err == nil || !strings.Contains(err.Error(), "ratings.csv.gz") {
 		t.Errorf("an empty folder: %v", err)
 	}
 	write("ratings.csv", "person,joke,rating\na,1,-2\na,2,3.5\nb,1,.5\nb,2,-1\nc,2,1\n")
@@ -279,8 +279,98 @@ func TestOpenShown(t *testing.T) {
 		t.Errorf("votes %+v", s)
 	}
 	write("votes.csv.gz", "person,statement,vote,time\na,9,0,10000\n")
-	if _, err := OpenShown(folder, ""); err == nil || !strings.Contains(err.Error(), "does not have") {
+	if _, err := OpenShown(folder, ShownOptions{}); err == nil || !strings.Contains(err.Error(), "does not have") {
 		t.Errorf("a vote on nothing: %v", err)
+	}
+}
+
+// Ratings are read as Coat, Yahoo R3 and KuaiRec publish them, and what is wrong with a file is said.
+//
+// Long because it is a table of files.
+func TestRatings(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	file := func(name, text string) string {
+		path := filepath.Join(folder, name)
+		if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	for name, c := range map[string]struct {
+		train, test   string
+		threshold     float64
+		people, items int
+		shown, random []ShownPair
+	}{
+		"coat": {"5 0 1 0\n0 2 0 4\n", "0 3 0 0\n1 0 0 0\n", 0, 2, 4,
+			[]ShownPair{{0, 0, true, 0}, {0, 2, false, 0}, {1, 1, false, 0}, {1, 3, true, 0}},
+			[]ShownPair{{0, 1, true, 0}, {1, 0, false, 0}}},
+		"yahoo": {"1\t14\t5\n1\t35\t1\n2\t46\t1\n", "1\t46\t4\n3\t14\t2\n", 0, 3, 3,
+			[]ShownPair{{0, 0, true, 0}, {0, 1, false, 0}, {1, 2, false, 0}},
+			[]ShownPair{{0, 2, true, 0}, {2, 0, false, 0}}},
+		"kuairec": {"user_id,video_id,play_duration,watch_ratio\n0,7,900,2.5\n0,8,10,.5\n1,7,30,1.9\n",
+			"user_id,video_id,play_duration,watch_ratio\n1,8,8,2\n0,7,5,.1\n", 2, 2, 2,
+			[]ShownPair{{0, 0, true, 0}, {0, 1, false, 0}, {1, 0, false, 0}},
+			[]ShownPair{{1, 1, true, 0}, {0, 0, false, 0}}},
+		"tabs": {"person\titem\trating\na\tx y\t4\nb\tz\t2\n", "person,item,rating\na,z,4\nb,x y,1\n", 0, 2, 2,
+			[]ShownPair{{0, 0, true, 0}, {1, 1, false, 0}}, []ShownPair{{0, 1, true, 0}, {1, 0, false, 0}}},
+	} {
+		s, err := OpenShown(file(name+".train.txt", c.train), ShownOptions{Test: file(name+".test", c.test),
+			Threshold: c.threshold})
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if s.Name != name || len(s.People) != c.people || len(s.Items) != c.items || !slices.Equal(s.Shown, c.shown) ||
+			!slices.Equal(s.Random, c.random) {
+			t.Errorf("%s: %+v", name, s)
+		}
+	}
+	good := file("good.csv", "person,item,rating\na,x,5\nb,y,1\n")
+	for text, says := range map[string]string{
+		"":                                   "EOF",
+		"person,item,rating\n":               "no ratings",
+		"who,what,stars\na,x,5\n":            "its columns are who, what, stars; name them",
+		"person,item,rating\na,x,good\n":     "row 2: ",
+		"person,item,rating\na,x,NaN\n":      "row 2: unusable option: the rating is NaN",
+		"person,item,rating\na,x\n":          "row 2: ",
+		"1\t2\t3\n1\t2\n":                    "row 2: unusable option: 2 numbers",
+		"1 0 2 0\n1 0 2\n":                   "row 2: unusable option: 3 numbers, where the first row has 4",
+		"person,item,rating\nq,x,5\nr,x,1\n": "no person of",
+		"person,item,rating\na,x,5\na,y,4\n": "2 are likes; set another threshold",
+	} {
+		path := file("bad.csv", text)
+		if _, err := OpenShown(good, ShownOptions{Test: path}); err == nil || !strings.Contains(err.Error(), says) ||
+			!strings.Contains(err.Error(), "bad.csv") {
+			t.Errorf("%q: %v; want %q", text, err, says)
+		}
+	}
+}
+
+// Of too many people some are drawn, first those that are judged.
+func TestThinned(t *testing.T) {
+	t.Parallel()
+	s := conversation(3, 60, 20)
+	s.Random = slices.DeleteFunc(slices.Clone(s.Shown), func(p ShownPair) bool { return p.Person%3 > 0 })
+	all := len(s.Shown)
+	if s.thin(60 * 20); len(s.People) != 60 || s.drawnFrom != 0 || len(s.Shown) != all {
+		t.Errorf("%d people of %d", len(s.People), s.drawnFrom)
+	}
+	if s.thin(15*20 + 5); len(s.People) != 15 || s.drawnFrom != 60 || len(s.Shown) >= all/2 || len(s.Random) == 0 {
+		t.Errorf("%d people of %d, %d shown pairs", len(s.People), s.drawnFrom, len(s.Shown))
+	}
+	pairs := map[ShownPair]bool{}
+	for _, p := range s.Shown {
+		pairs[p] = true
+	}
+	for _, p := range s.Random { // they keep their people
+		if !pairs[p] {
+			t.Fatalf("pair %v is of another person", p)
+		}
+	}
+	if len(pairs) != len(s.Random) {
+		t.Errorf("%d of %d pairs are of people who are not judged", len(pairs)-len(s.Random), len(pairs))
 	}
 }
 

@@ -121,6 +121,11 @@ func (o Options) WithDefaults() (Options, error) {
 				ErrOption, m.Name, m.Share)
 		}
 	}
+	for k, s := range o.Shown {
+		if slices.ContainsFunc(o.Shown[:k], func(other *ShownSet) bool { return other.Name == s.Name }) {
+			return o, fmt.Errorf("%w: two sets are named %s; give each folder a name of its own", ErrOption, s.Name)
+		}
+	}
 	o.Networks = slices.Clone(o.Networks)
 	for k, n := range o.Networks {
 		o.Networks[k].more = o.Methods

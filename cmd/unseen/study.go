@@ -28,10 +28,14 @@ type studyFlags struct {
 	data          []string
 	dates         string
 	test          string
+	threshold     float64
 	quick         bool
 	quiet, asJSON bool
 }
 
+// newStudy is the command.
+//
+// Long because of what it says.
 func newStudy() *cobra.Command {
 	var f studyFlags
 	var names []string
@@ -63,9 +67,13 @@ vectors and fields, the last two on one network at a time.
 
 exposed is about people and items of which it is known what was shown: --data
 are folders with statements.csv.gz and votes.csv.gz, as Polis publishes them, or
-with ratings.csv.gz (person, item, rating). A fifth of what was shown is held
-out as if it had never been, and judged by; --test FILE judges by pairs that
-were shown at random instead.
+with ratings.csv.gz, or files of ratings. These are tables with a person, an
+item and a rating a row (person, item, rating; user_id, video_id, watch_ratio;
+or three columns without names), or matrices with a row for every person. A
+fifth of what was shown is held out as if it had never been, and judged by;
+--test FILE judges by ratings of pairs that were shown at random instead, as
+Coat, Yahoo R3 and KuaiRec have them. Of ratings below and above 0 those above
+are likes, of others those from 3 on, or from --threshold on.
 
 --out writes NAME.json and a CSV file per table and figure for every study.`,
 		Example: `  unseen study table1 --quick
@@ -73,6 +81,7 @@ were shown at random instead.
   unseen study all --out results
   unseen study table1 --data unseen-demo/dataset --seeds 3
   unseen study exposed --data polis/taxes --data jester
+  unseen study exposed --data coat/train.ascii --test coat/test.ascii
   unseen study table4 --data elife --data cora --dates 2020-07-01,2021-01-01`,
 		ValidArgs: append(names, "all"),
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -100,7 +109,9 @@ were shown at random instead.
 	flags.BoolVar(&f.quick, "quick", false, "small worlds, to check that everything works")
 	flags.StringArrayVar(&f.data, "data", nil, "the dataset in this `folder`; repeatable")
 	flags.StringVar(&f.dates, "dates", "", "split networks that have times at these two `days`")
-	flags.StringVar(&f.test, "test", "", "exposed: pairs shown at random in this `file`, to judge by")
+	flags.Float64Var(&f.threshold, "threshold", 0, "exposed: least `rating` that is a like")
+	flags.Lookup("threshold").DefValue = ""
+	flags.StringVar(&f.test, "test", "", "exposed: judge by pairs shown at random in `file`")
 	flags.StringVar(&f.out, "out", "", "write JSON and CSV files into this `folder`")
 	flags.BoolVar(&f.quiet, "quiet", false, "no progress on stderr")
 	jsonFlag(cmd, &f.asJSON)
@@ -133,11 +144,13 @@ func runStudy(ctx context.Context, f studyFlags, t *display) (*studyReport, erro
 		return nil, usagef("exposed reads folders of its own kind; run it alone")
 	case f.test != "" && !(shown && len(f.data) == 1):
 		return nil, usagef("--test goes with unseen study exposed and one --data")
+	case f.threshold != 0 && !shown:
+		return nil, usagef("--threshold goes with unseen study exposed")
 	}
 	for _, folder := range f.data {
 		t.say("opening %s", folder)
 		if shown {
-			set, err := study.OpenShown(folder, f.test)
+			set, err := study.OpenShown(folder, study.ShownOptions{Test: f.test, Threshold: f.threshold})
 			if err != nil {
 				return nil, &usageError{err}
 			}

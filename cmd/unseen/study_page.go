@@ -50,6 +50,9 @@ func (r *studyReport) print(w io.Writer) error {
 		if why := s.WhyTooSmall(); why != "" && said != "" {
 			said = fmt.Sprintf("too small to tell (%s); by these numbers %s", why, said)
 		}
+		if said == "" {
+			said = "no claims"
+		}
 		b.WriteString("\n" + fill(fmt.Sprintf("%s: %s; %s.", s.Study, said, progress.Seconds(s.Seconds)), "", "  "))
 	}
 	if len(r.Files) > 0 {
