@@ -24,6 +24,20 @@ func (e Evidence) At(indices []int32) Evidence {
 	return out
 }
 
+// without leaves out the pairs of some nodes.
+func (e Evidence) without(nodes []bool) Evidence {
+	if nodes == nil || e.Pairs == nil {
+		return e
+	}
+	var kept []int32
+	for k, i := range e.Pairs.Source {
+		if !nodes[i] && !nodes[e.Pairs.Target[k]] {
+			kept = append(kept, int32(k))
+		}
+	}
+	return e.At(kept)
+}
+
 // links counts the pairs that are linked.
 func (e Evidence) links() (n int) {
 	if e.Pairs == nil {

@@ -18,6 +18,7 @@ type Options struct {
 	Log       *ExposureLog // what is known of exposures; nil means nothing
 	Offered   *ExposureLog // what a recommender showed later on, beside Log; read as a log of that kind
 	HasFields bool         // the graph has the fields of the origin already, from Origin.WithFields
+	Without   []bool       // by node: those whose links and pairs are left out; nil means none
 	Threads   int          // 0 means all processors; results do not depend on it
 }
 
@@ -67,6 +68,10 @@ func Prepare(ctx context.Context, g *graph.Graph, o Options) (*Prepared, error) 
 			return nil, err
 		}
 	}
+	if o.Without != nil { // after the fields are found, which a model's file does not keep
+		from := g
+		g = g.WithLinks(func(i int32, place int) bool { return !o.Without[i] && !o.Without[from.Out(i)[place]] })
+	}
 	out := &Prepared{Graph: g}
 	var err error
 	if out.Split, out.Order, err = plan.split(g); err != nil {
@@ -94,6 +99,9 @@ func Prepare(ctx context.Context, g *graph.Graph, o Options) (*Prepared, error) 
 	if offered != nil {
 		g := out.LinkGraph(graph.Train)
 		sampled[graph.Train] = joinOffered(g, sampled[graph.Train], plan.entries(out, g, graph.Train, offered))
+	}
+	for subset := range sampled {
+		sampled[subset] = sampled[subset].without(o.Without)
 	}
 	out.fill(o.Origin, sampled)
 	return out, nil

@@ -53,6 +53,8 @@ func (s *Service) register(mux *http.ServeMux) huma.API {
 	r := registrar{s: s, api: api}
 	add(r, ScopeRead, "GET /api/v1/nodes", "Search nodes by id and title", s.getNodes)
 	add(r, ScopeRead, "GET /api/v1/nodes/{id}", "Get a node and its links", s.getNode)
+	add(r, ScopeAdmin, "DELETE /api/v1/nodes/{id}", "Forget a person or node and erase its events", s.deleteNode)
+	add(r, ScopeRead, "GET /api/v1/forgotten", "Count who was forgotten and is still being erased", s.getForgotten)
 	add(r, ScopeRead, "GET /api/v1/recommendations", "Recommend to a node or a short text", s.getRecommendations)
 	add(r, ScopeRead, "POST /api/v1/recommendations", "Recommend to a node or a text", s.postRecommendations)
 	add(r, ScopeWrite, "POST /api/v1/events", "Log what was shown, clicked and linked", s.postEvents)
@@ -143,7 +145,11 @@ func (s *Service) guard(api huma.API) func(huma.Context, func(huma.Context)) {
 		c.operation = op.OperationID
 		need, _ := op.Metadata["scope"].(Scope)
 		if need == ScopeAdmin {
-			defer s.auditCall(w, r)
+			path := r.URL.Path
+			if op.OperationID == "delete-nodes-id" { // who was forgotten is not written down
+				path = op.Path
+			}
+			defer s.auditCall(w, r, path)
 		}
 		if refused := s.admit(r, need); refused != nil {
 			refused.write(w, c.id)
@@ -272,7 +278,8 @@ func (s *Service) Search(ctx context.Context, q, field string, offset, limit int
 		if i%4096 == 0 && ctx.Err() != nil {
 			return out, ctx.Err()
 		}
-		if only >= 0 && int(g.Field(int32(i))) != only || q != "" && !strings.Contains(name, q) {
+		if s.forgotten.hides(int32(i)) || only >= 0 && int(g.Field(int32(i))) != only ||
+			q != "" && !strings.Contains(name, q) {
 			continue
 		}
 		if out.Total >= offset && len(out.Nodes) < limit {
@@ -318,28 +325,32 @@ func (s *Service) Node(ctx context.Context, id string) (_ NodeDetail, err error)
 	}
 	defer end(&err)
 	g := s.Graph()
-	i, ok := g.Index(id)
+	i, ok := s.forgotten.find(g, id)
 	if !ok {
 		return NodeDetail{}, &RequestError{Field: "id", Value: clip(id), Reason: "is not in the dataset",
 			See: "/api/v1/nodes", NotFound: true}
 	}
-	d := NodeDetail{NodeSummary: summarize(g, i), LinksTo: history(g, i)}
+	d := NodeDetail{NodeSummary: summarize(g, i), LinksTo: s.history(g, i)}
 	if d.Text, err = s.net.Text(i); err != nil {
 		return NodeDetail{}, err
 	}
 	if !g.IsSource(i) {
-		for _, from := range g.In(i)[:min(len(g.In(i)), 100)] {
-			d.LinkedFrom = append(d.LinkedFrom, summarize(g, from))
+		for _, from := range g.In(i) {
+			if len(d.LinkedFrom) < 100 && !s.forgotten.hides(from) {
+				d.LinkedFrom = append(d.LinkedFrom, summarize(g, from))
+			}
 		}
 	}
 	return d, nil
 }
 
 // history returns what a node links to, the latest first if links have times.
-func history(g *graph.Graph, i int32) []LinkSummary {
-	times, places := g.OutTimes(i), make([]int, len(g.Out(i)))
-	for k := range places {
-		places[k] = k
+func (s *Service) history(g *graph.Graph, i int32) []LinkSummary {
+	times, places := g.OutTimes(i), []int{}
+	for k, j := range g.Out(i) {
+		if !s.forgotten.hides(j) {
+			places = append(places, k)
+		}
 	}
 	if times != nil {
 		slices.SortStableFunc(places, func(a, b int) int { return cmp.Compare(times[b], times[a]) })
@@ -574,7 +585,7 @@ func (s *Service) getBridges(ctx context.Context, in *bridgesInput) (*body[Bridg
 	if err != nil {
 		return nil, err
 	}
-	return respond(BridgeList{e.digest, found[:min(len(found), in.Limit)]}), nil
+	return respond(BridgeList{e.digest, s.forgotten.bridges(found[:min(len(found), in.Limit)])}), nil
 }
 
 func (s *Service) getLoop(context.Context, *struct{}) (*body[LoopStatus], error) {

@@ -75,11 +75,11 @@ func (a *auditLog) open() error {
 	return nil
 }
 
-// auditCall records a call that was answered.
-func (s *Service) auditCall(w http.ResponseWriter, r *http.Request) {
+// auditCall records a call of a path that was answered.
+func (s *Service) auditCall(w http.ResponseWriter, r *http.Request, path string) {
 	c := callerOf(r.Context())
 	s.audit.add(auditEntry{At: s.o.Now().UTC(), Request: c.id, Token: c.token, Remote: r.RemoteAddr, Method: r.Method,
-		Path: clip(r.URL.Path), Status: statusOf(w)})
+		Path: clip(path), Status: statusOf(w)})
 }
 
 func (a *auditLog) add(line auditEntry) {

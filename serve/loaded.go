@@ -15,9 +15,13 @@ import (
 // loadedModel is a model that answers requests.
 type loadedModel struct {
 	*recommend.Recommender
-	digest string
-	origin sample.Origin
+	digest    string
+	origin    sample.Origin
+	forgotten *forgotten
 }
+
+// find returns a node by its id, unless it is forgotten.
+func (e *loadedModel) find(id string) (int32, bool) { return e.forgotten.find(e.Graph(), id) }
 
 // load opens a model of the registry by its digest; naive is the digest of one to compare with, or "".
 func (s *Service) load(ctx context.Context, digest, naive string) (*loadedModel, error) {
@@ -36,7 +40,7 @@ func (s *Service) load(ctx context.Context, digest, naive string) (*loadedModel,
 	if err != nil {
 		return nil, err
 	}
-	return &loadedModel{Recommender: r, digest: digest, origin: m.Origin}, nil
+	return &loadedModel{Recommender: r, digest: digest, origin: m.Origin, forgotten: s.forgotten}, nil
 }
 
 // exists reports whether there is a file or folder.

@@ -329,7 +329,7 @@ func (w *monitor) count(e store.LogEvent) {
 // Recommend gave a name to.
 func (w *monitor) cluster(source string) (key string, known bool) {
 	g := w.service.Graph()
-	if i, ok := g.Index(source); ok {
+	if i, ok := w.service.forgotten.find(g, source); ok {
 		return g.ID(i), true // the graph's text: the event's may be a part of a larger one
 	}
 	for _, kind := range []string{textSource, historySource} {
@@ -435,7 +435,7 @@ func (w *monitor) flush() {
 		return
 	}
 	g := w.service.Graph()
-	i, ok := g.Index(list[0].Source)
+	i, ok := w.service.forgotten.find(g, list[0].Source)
 	if !ok || g.Field(i) == graph.UnknownField {
 		return // a new text, or a node without a field
 	}
@@ -449,7 +449,7 @@ func (w *monitor) flush() {
 	}
 	var shown []loop.ShownItem
 	for _, e := range list {
-		j, ok := g.Index(e.Target)
+		j, ok := w.service.forgotten.find(g, e.Target)
 		if !ok {
 			continue
 		}

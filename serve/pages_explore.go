@@ -28,7 +28,7 @@ func (p *site) explore() {
 		if q == "" && field == "" { // new nodes have the most hidden links
 			hidden := s.hiddenFrom(r.Context(), most/2)
 			content["Hidden"] = hidden
-			found = newest(g, cmp.Or(len(hidden), most))
+			found = newest(g, cmp.Or(len(hidden), most), s.forgotten.hides)
 		} else if found, err = s.Search(r.Context(), q, field, 0, most); err != nil {
 			return err
 		}
@@ -64,7 +64,7 @@ func (p *site) explore() {
 
 // newest returns the newest sources, the latest first; of people and items, those who linked last. Without times it
 // returns the last ones.
-func newest(g *graph.Graph, most int) NodePage {
+func newest(g *graph.Graph, most int, without func(int32) bool) NodePage {
 	type dated struct {
 		at   int64
 		node int32
@@ -72,6 +72,9 @@ func newest(g *graph.Graph, most int) NodePage {
 	later := func(a, b dated) int { return cmp.Or(cmp.Compare(b.at, a.at), cmp.Compare(b.node, a.node)) }
 	var first []dated // sorted
 	for _, i := range g.Sources() {
+		if without(i) {
+			continue
+		}
 		one := dated{math.MinInt64, i}
 		if times := g.OutTimes(i); g.TwoSided() && len(times) > 0 {
 			one.at = slices.Max(times)

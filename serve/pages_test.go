@@ -460,7 +460,7 @@ func TestTheNewest(t *testing.T) {
 	}
 	for most, want := range map[int]string{3: "cea", 6: "ceadfb", 9: "ceadfb"} {
 		got := ""
-		for _, n := range newest(g, most).Nodes {
+		for _, n := range newest(g, most, func(int32) bool { return false }).Nodes {
 			got += n.ID
 		}
 		if got != want {

@@ -126,6 +126,7 @@ func (s *Service) Recommend(ctx context.Context, r RecommendRequest) (_ *Recomme
 		return nil, err
 	}
 	q.Source = source
+	q.Exclude = append(q.Exclude, s.forgotten.nodes()...)
 	if r.Seed != nil {
 		q.Seed = *r.Seed
 	} else {
@@ -179,7 +180,8 @@ func (s *Service) logShown(ctx context.Context, r RecommendRequest, a *Recommend
 	return result.Stored + result.Duplicate + result.Spooled, err
 }
 
-// AppendEvents stores events. An event without a model gets that of its list.
+// AppendEvents stores events. An event without a model gets that of its list. Events of somebody who was forgotten are
+// left out.
 func (s *Service) AppendEvents(ctx context.Context, events []store.LogEvent) (_ store.Result, err error) {
 	ctx, end, err := s.begin(ctx)
 	if err != nil {
@@ -196,10 +198,14 @@ func (s *Service) AppendEvents(ctx context.Context, events []store.LogEvent) (_ 
 			}
 		}
 	}
+	s.forgotten.appends.RLock()
+	events, dropped := s.forgotten.keep(events)
 	result, err := s.events.Append(ctx, events)
+	s.forgotten.appends.RUnlock()
 	if err != nil {
 		return result, err
 	}
+	result.Forgotten = dropped
 	for _, e := range events {
 		s.metrics.events.WithLabelValues(string(e.Kind)).Inc()
 	}
@@ -286,7 +292,7 @@ func (r RecommendRequest) source(ctx context.Context, e *loadedModel) (recommend
 			return recommend.Source{}, nil, hint.Wrap(requestError("field", clip(r.Field),
 				"is the field of a new text"), "use %v to select targets", requestField("fields"))
 		}
-		i, ok := e.Graph().Index(r.Node)
+		i, ok := e.find(r.Node)
 		if !ok {
 			return recommend.Source{}, nil, &RequestError{Field: "node", Value: clip(r.Node),
 				Reason: "is not in the dataset", See: "/api/v1/nodes", NotFound: true}
@@ -340,7 +346,7 @@ func (r RecommendRequest) newPerson(ctx context.Context, e *loadedModel) (s reco
 		ids   []string
 	}{{"history", r.History}, {"shown", r.Shown}} {
 		for _, id := range part.ids {
-			j, ok := e.Graph().Index(id)
+			j, ok := e.find(id)
 			if !ok {
 				return s, nil, &RequestError{Field: part.field, Value: clip(id), Reason: "is not in the dataset",
 					See: "/api/v1/nodes", NotFound: true}

@@ -54,8 +54,8 @@ func (s *Service) readLog(ctx context.Context, upTo int64) (*serviceLog, error) 
 		if e.Seq > upTo {
 			break
 		}
-		i, known := g.Index(e.Source)
-		j, found := g.Index(e.Target)
+		i, known := s.forgotten.find(g, e.Source)
+		j, found := s.forgotten.find(g, e.Target)
 		if !known || !found || i == j || !g.IsSource(i) || !g.IsTarget(j) {
 			continue // a new text, or a node of another dataset or on the wrong side
 		}
@@ -113,7 +113,8 @@ func (s *Service) trainingData(ctx context.Context, origin sample.Origin, method
 	if method == "naive" {
 		origin.Plan.Log, log = sample.Ignored, nil
 	}
-	prepared, err := sample.Prepare(ctx, g, sample.Options{Origin: origin, Log: log, Offered: offered, Threads: 1})
+	prepared, err := sample.Prepare(ctx, g, sample.Options{Origin: origin, Log: log, Offered: offered, Threads: 1,
+		Without: s.forgotten.mask()})
 	if err != nil {
 		return nil, err
 	}
@@ -405,8 +406,8 @@ func smokeTest(ctx context.Context, e *loadedModel) (Check, error) {
 			distinct[item.Node] = true
 			if math.IsNaN(item.Logit) || math.IsInf(item.Logit, 0) || !(item.Link >= 0 && item.Link <= 1) ||
 				!(item.Shown > 0 && item.Shown <= 1) {
-				c.Passed, c.Detail = false, fmt.Sprintf("item %s for %s has ŷ %v and is shown with probability %v",
-					item.ID, g.ID(i), item.Link, item.Shown)
+				c.Passed, c.Detail = false, fmt.Sprintf("an item has ŷ %v and is shown with probability %v",
+					item.Link, item.Shown)
 				return c, nil
 			}
 		}
@@ -437,7 +438,8 @@ func (s *Service) evaluate(ctx context.Context, r JobRequest, report progress.Fu
 	}
 	if sum := data.Problem.Checksum(); sum != e.Model().DataChecksum {
 		return fmt.Errorf("the model was fitted to pairs that the dataset and the log do not give any more "+
-			"(checksum %.12s…, now %.12s…)", e.Model().DataChecksum, sum)
+			"(checksum %.12s…, now %.12s…): the dataset was "+
+			"changed, or somebody was forgotten; retrain", e.Model().DataChecksum, sum)
 	}
 	report(progress.Event{Phase: "evaluating"})
 	found, err := evaluate.NewEvaluation(ctx, data.Graph, e.Model(), data.Test,
@@ -489,8 +491,8 @@ func (s *Service) logRisk(ctx context.Context, e *loadedModel, after int64) (*ev
 		if err != nil {
 			return nil, err
 		}
-		i, known := g.Index(event.Source)
-		j, found := g.Index(event.Target)
+		i, known := s.forgotten.find(g, event.Source)
+		j, found := s.forgotten.find(g, event.Target)
 		if event.List == "" || !known || !found || i == j || !g.IsSource(i) || !g.IsTarget(j) {
 			continue
 		}

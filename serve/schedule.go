@@ -60,7 +60,8 @@ func (s *Service) retrainIfDue(ctx context.Context) error {
 		return err
 	}
 	var learned int64
-	if entry, err := s.models.find(s.live.Load().current.digest); err == nil && entry.Seq <= totals.Seq { // else the log is another
+	// a model that learned from more events than there are learned from another log
+	if entry, err := s.models.find(s.live.Load().current.digest); err == nil && entry.Seq <= totals.Seq {
 		learned = entry.Seq
 	}
 	if totals.Seq-learned < s.o.RetrainAfter {

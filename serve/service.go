@@ -160,6 +160,7 @@ type Service struct {
 	jobs        *jobs
 	metrics     *metrics
 	audit       *auditLog
+	forgotten   *forgotten
 	bridgeCache bridgeCache
 	search      func() []string // id and title of every node in lower case
 	oldNames    sync.Map        // deprecated names that were used
@@ -220,6 +221,9 @@ func Open(ctx context.Context, o Options) (_ *Service, err error) {
 	if s.texts, err = s.net.OpenTexts(); err != nil {
 		return nil, err
 	}
+	if s.forgotten, err = openForgotten(filepath.Join(o.State, "forgotten.json"), s.net.Graph()); err != nil {
+		return nil, err
+	}
 	if s.models, err = openRegistry(filepath.Join(o.State, "models"), o.Keep); err != nil {
 		return nil, err
 	}
@@ -266,6 +270,7 @@ func (s *Service) startBackground() {
 	s.bridgeCache.wanted, s.bridgeCache.changed = make(chan struct{}, 1), make(chan struct{})
 	s.done.Go(func() { s.monitor.run(s.life) })
 	s.done.Go(func() { s.findBridges(s.life) })
+	s.done.Go(func() { s.runEraser(s.life) })
 	s.done.Go(func() { s.jobs.run(s.life, s.runJob) })
 	if s.o.RetrainEvery > 0 {
 		s.done.Go(func() { s.runSchedule(s.life) })

@@ -96,7 +96,7 @@ func TestShop(t *testing.T) {
 			t.Errorf("%s: %d, without %q", path, w.Code, has)
 		}
 	}
-	for _, n := range newest(g, 500).Nodes {
+	for _, n := range newest(g, 500, func(int32) bool { return false }).Nodes {
 		if n.Role != "source" {
 			t.Fatalf("the start page offers %s, a %s, to recommend to", n.ID, n.Role)
 		}

@@ -24,11 +24,12 @@ var ErrStateInUse = errors.New("state folder is in use")
 var (
 	stateFolders = []string{"models"}
 	stateFiles   = []string{"unseen.lock", "events.db", "events.db-*", "events.db.*", "events.spool", "audit.log",
-		"audit.log.*", "jobs.json", "jobs.json.*", "watch.json", "watch.json.*", "models/*"}
+		"audit.log.*", "jobs.json", "jobs.json.*", "watch.json", "watch.json.*", "forgotten.json",
+		"models/*"}
 )
 
-// stateVersion is the version of registry.json, jobs.json and watch.json. Those of version 1 do not name it. The event
-// log and the spool have versions of their own.
+// stateVersion is the version of registry.json, jobs.json, watch.json and forgotten.json. Those of version 1 do not
+// name it. The event log and the spool have versions of their own.
 const stateVersion = 2
 
 // readState reads a file of the state, which may not exist. One of a later version is refused; of one of an earlier
@@ -46,18 +47,24 @@ func readState(path string) (raw []byte, version int, err error) {
 		return raw, stateVersion, nil // damaged, as its reader will find
 	}
 	version = max(named.Version, 1)
-	copied := func(version int) string { return fmt.Sprintf("%s.v%d", path, version) }
 	switch {
 	case version > stateVersion:
 		return nil, 0, fmt.Errorf("%s: %w: its version is %d, this program reads %d; upgrade, or put %s back, if the "+
-			"upgrade has left it", path, store.ErrNewer, version, stateVersion, filepath.Base(copied(stateVersion)))
+			"upgrade has left it", path, store.ErrNewer, version, stateVersion,
+			filepath.Base(copyPath(path, stateVersion)))
 	case version < stateVersion:
-		err := atomicfile.WritePrivate(copied(version), func(w io.Writer) error { _, err := w.Write(raw); return err })
+		err := atomicfile.WritePrivate(copyPath(path, version),
+			func(w io.Writer) error { _, err := w.Write(raw); return err })
 		if err != nil {
 			return nil, 0, fmt.Errorf("copying %s before its migration to version %d: %w", path, stateVersion, err)
 		}
 	}
 	return raw, version, nil
+}
+
+// copyPath is where a file of the state stays as it was in a version.
+func copyPath(path string, version int) string {
+	return fmt.Sprintf("%s.v%d", path, version)
 }
 
 // claimState makes the state folder this service's alone until release, or until the process is gone: two services

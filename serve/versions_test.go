@@ -143,7 +143,7 @@ func TestStateOfTheVersionBefore(t *testing.T) {
 func TestAttackNewerState(t *testing.T) {
 	t.Parallel()
 	folder := usedFolder(t)
-	for _, name := range versionedFiles {
+	for _, name := range append([]string{"forgotten.json"}, versionedFiles...) {
 		t.Run(name, func(t *testing.T) {
 			state := t.TempDir()
 			if err := os.CopyFS(state, os.DirFS(folder)); err != nil {
@@ -159,7 +159,7 @@ func TestAttackNewerState(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-			} else if err := os.WriteFile(path, []byte(`{"version": 99, "jobs": "in another form"}`), 0o600); err != nil {
+			} else if err := os.WriteFile(path, []byte(`{"version": 99, "jobs": "otherwise"}`), 0o600); err != nil {
 				t.Fatal(err)
 			}
 			before, err := os.ReadFile(path)

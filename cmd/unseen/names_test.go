@@ -296,6 +296,8 @@ func checkRoutes(t *testing.T, o serve.Options) {
 	for _, c := range []struct{ pattern, path, body string }{
 		{"GET /api/v1/nodes", "?q=p&limit=2", ""},
 		{"GET /api/v1/nodes/{id}", "/p7", ""},
+		{"DELETE /api/v1/nodes/{id}", "/p8", ""},
+		{"GET /api/v1/forgotten", "", ""},
 		{"GET /api/v1/recommendations", "?node=p7&explain=true&compare=true", ""},
 		{"POST /api/v1/recommendations", "", `{"node":"p7","log":true,"explain":true}`},
 		{"POST /api/v1/events", "", `{"events":[{"id":"e1","kind":"clicked","source":"p7","target":"p9"}]}`},

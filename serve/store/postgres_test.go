@@ -423,3 +423,37 @@ func TestPostgresGoesBack(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// Events that wait in the spool are erased when the database is back: until then Erase says that it cannot.
+func TestEraseSpooled(t *testing.T) {
+	p := place{"PostgreSQL", postgrestest.Database(t)}
+	s := postgrestest.Shared(t)
+	folder := t.TempDir()
+	log := p.open(t, store.Options{Spool: filepath.Join(folder, "spool")})
+	add := func(id string) {
+		t.Helper()
+		if _, err := log.Append(t.Context(), []store.LogEvent{
+			{ID: id, Kind: store.Shown, Source: "somebody-secret", Target: "a"},
+			{ID: id + "b", Kind: store.Shown, Source: "b", Target: "a"}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	names := func(name string) bool { return name == "somebody-secret" }
+	add("1")
+	s.Stop(t)
+	add("2")
+	if _, err := log.Erase(t.Context(), names); !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("with a spool that waits: %v", err)
+	}
+	s.Start(t)
+	drained(t, log)
+	if n, err := log.Erase(t.Context(), names); err != nil || n != 2 {
+		t.Errorf("erased %d, %v", n, err)
+	}
+	if inFiles(t, folder, "somebody-secret") {
+		t.Error("the spool has it still")
+	}
+	if totals, err := log.Totals(t.Context()); err != nil || totals.Events != 2 || totals.Seq != 4 {
+		t.Errorf("%+v, %v", totals, err)
+	}
+}

@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"time"
 )
 
@@ -131,6 +133,13 @@ func (s *sqliteStore) Erase(ctx context.Context, names func(string) bool) (erase
 	compacted, err := s.eraseCompacted(ctx, names)
 	if err != nil {
 		return erased, err
+	}
+	for version := 1; version < sqliteVersion; version++ { // copies of older versions have all events
+		for _, path := range []string{s.copyPath(version), s.copyPath(version) + ".tmp"} {
+			if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return erased, err
+			}
+		}
 	}
 	return erased + compacted, s.rewrite(ctx)
 }

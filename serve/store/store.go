@@ -41,12 +41,14 @@ type LogEvent struct {
 	Seq         int64     `json:"seq,omitempty" readOnly:"true" doc:"position in the log, set by the store"`
 }
 
-// Result counts the events of one Append: Stored + Duplicate + Spooled is their number.
+// Result counts the events of one Append: Stored + Duplicate + Spooled + Forgotten is their number.
 type Result struct {
 	Stored    int `json:"stored" doc:"new events in the database"`
 	Duplicate int `json:"duplicate" doc:"events whose id was already stored"`
 	// Spooled events are durable while the database is down; duplicates are dropped when it is back.
 	Spooled int `json:"spooled" doc:"events that are durable but not in the database yet"`
+	// Forgotten is for services that leave such events out; a Store has none.
+	Forgotten int `json:"forgotten,omitempty" doc:"events of forgotten nodes, which are not stored"`
 }
 
 // EventTotals sums up the log.
