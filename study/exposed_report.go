@@ -224,9 +224,9 @@ func (all exposedResults) gaps() []figure.Figure {
 		line("of pairs", func(m exposedMode) float64 { return m.pairs })
 		chart.Series = append(chart.Series, figure.Series{Name: "no log", X: figure.Values{.01, 1},
 			Y: figure.Values{without, without}, Reference: true})
-		return figure.Figure{Name: name, Title: "How much of the gap in " + measure + " mle closes by how much is " +
-			"logged", Lines: chart, Caption: "Means over the sets with times. 0 is naive over all pairs, 1 shown only with a " +
-				"complete log."}
+		title := "How much of the gap in " + measure + " mle closes by how much is logged"
+		return figure.Figure{Name: name, Title: title, Lines: chart, Caption: "Means over the sets with times. 0 is " +
+			"naive over all pairs, 1 shown only with a complete log."}
 	}
 	return []figure.Figure{
 		draw("gap-auc", "AUC within a person", func(r *ExposedRow) figure.Value { return r.GapAUC }),

@@ -109,7 +109,7 @@ are likes, of others those from 3 on, or from --threshold on.
 	flags.BoolVar(&f.quick, "quick", false, "small worlds, to check that everything works")
 	flags.StringArrayVar(&f.data, "data", nil, "the dataset in this `folder`; repeatable")
 	flags.StringVar(&f.dates, "dates", "", "split networks that have times at these two `days`")
-	flags.Float64Var(&f.threshold, "threshold", 0, "exposed: least `rating` that is a like")
+	flags.Float64Var(&f.threshold, "threshold", 0, "exposed: ratings from `x` on are likes")
 	flags.Lookup("threshold").DefValue = ""
 	flags.StringVar(&f.test, "test", "", "exposed: judge by pairs shown at random in `file`")
 	flags.StringVar(&f.out, "out", "", "write JSON and CSV files into this `folder`")
