@@ -568,7 +568,7 @@ type bridgesInput struct {
 }
 
 func (s *Service) getBridges(ctx context.Context, in *bridgesInput) (*body[BridgeList], error) {
-	leave, err := s.gate.enter(ctx)
+	leave, err := s.enterGate(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -52,6 +53,77 @@ func TestAttackTruncatedVectors(t *testing.T) {
 	}
 }
 
+// A file of vectors that is removed, replaced or written over fails requests too: what is mapped may be another's. What
+// comes back is served again.
+func TestAttackReplacedVectors(t *testing.T) {
+	t.Parallel()
+	change := map[string]func(path string) error{
+		"removed": os.Remove,
+		"replaced": func(path string) error {
+			raw, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			if err := os.WriteFile(path+".new", raw, 0o600); err != nil {
+				return err
+			}
+			return os.Rename(path+".new", path)
+		},
+		"written over": func(path string) error {
+			file, err := os.OpenFile(path, os.O_WRONLY, 0)
+			if err != nil {
+				return err
+			}
+			_, err = file.WriteAt([]byte("other numbers"), 200)
+			return errors.Join(err, file.Close())
+		},
+		"longer": func(path string) error { return os.Truncate(path, 1<<20) },
+	}
+	for name, do := range change {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := open(t)
+			c := client{t: t, h: s.Handler()}
+			c.list("node=p1")
+			path := filepath.Join(s.net.Folder(), dataset.VectorsFile)
+			kept := path + ".kept"
+			if err := os.Link(path, kept); err != nil {
+				t.Fatal(err)
+			}
+			if err := do(path); err != nil {
+				t.Fatal(err)
+			}
+			s.vectors.at = time.Time{}
+			for _, at := range []string{"/api/v1/recommendations?node=p1", "/api/v1/bridges", "/readyz"} {
+				if w := c.do("GET", at, nil); w.Code != 503 || !strings.Contains(w.Body.String(), "vectors") {
+					t.Errorf("%s: %d %.200s", at, w.Code, w.Body)
+				}
+			}
+			for at, says := range map[string]string{"/alarm": "vectors", "/metrics": "unseen_vectors_lost 1",
+				"/healthz": "alive"} {
+				if w := c.do("GET", at, nil); w.Code != 200 || !strings.Contains(w.Body.String(), says) {
+					t.Errorf("%s: %d, without %q", at, w.Code, says)
+				}
+			}
+			body := json.RawMessage(`{"events":[{"id":"e","kind":"shown","source":"p1","target":"p2"}]}`)
+			if w := c.do("POST", "/api/v1/events", body); w.Code != 200 {
+				t.Errorf("an event: %d", w.Code)
+			}
+			if name != "removed" && name != "replaced" {
+				return
+			}
+			if err := os.Rename(kept, path); err != nil {
+				t.Fatal(err)
+			}
+			s.vectors.at = time.Time{}
+			c.list("node=p1")
+			if w := c.do("GET", "/metrics", nil); !strings.Contains(w.Body.String(), "unseen_vectors_lost 0") {
+				t.Error("the alarm goes on")
+			}
+		})
+	}
+}
+
 func (v *victim) get(path string) (int, string) {
 	v.t.Helper()
 	answer, err := http.Get(v.url + path)
@@ -87,6 +159,9 @@ func TestAttackFullDisk(t *testing.T) {
 	if code := send(0); code != 200 {
 		t.Fatal(code)
 	}
+	calm := time.Now()
+	c.list("node=p1")
+	busy := 20 * time.Since(calm)
 	fillDisk(t, disk)
 	acknowledged := 1
 	for n := 1; ; n++ { // the log may have some room of its own
@@ -99,7 +174,7 @@ func TestAttackFullDisk(t *testing.T) {
 	}
 	began := time.Now()
 	poll(t, "the service to be not ready", func() bool { return c.do("GET", "/readyz", nil).Code == 503 })
-	if took := time.Since(began); took > 2*time.Second {
+	if took := time.Since(began); took > 2*time.Second+busy {
 		t.Errorf("it took %v", took)
 	}
 	if w := c.do("POST", "/api/v1/jobs", JobRequest{Kind: "retrain"}); w.Code != 507 {

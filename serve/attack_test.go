@@ -158,7 +158,32 @@ func hostileBodies() map[string][]byte {
 		"many events":      []byte(`{"events":[` + strings.TrimSuffix(valid.String(), ",") + `]}`),
 		"wordy events":     []byte(`{"events":[` + strings.TrimSuffix(wordy.String(), ",") + `]}`),
 		"no JSON":          bytes.Repeat([]byte{0xff}, maxBody),
+		"objects as texts": events(`{"id":{"a":{"a":{}}}},`),
+		"keys twice":       events(`{"id":"a","id":"a"},`),
+		"empty keys":       events(`{"":0},`),
+		"exponents":        fill(`{"k":[`, `1e999999,`, `]}`),
+		"one fraction":     fill(`{"node":"p1","diversity":0.`, `3`, `}`),
+		"one exponent":     fill(`{"node":"p1","k":1e`, `9`, `}`),
+		"half letters":     fill(`{"text":"`, `\ud83d`, `"}`),
+		"one escaped key":  fill(`{"`, `\u0041`, `":0}`),
+		"all excluded":     fill(`{"node":"p1","exclude":[`, `"p100",`, `"p1"]}`)[:maxBody],
+		"shown":            fill(`{"history":["p1"],"shown":[`, `"p2",`, `]}`),
+		"after the value":  fill(`{"node":"p1"}`, ` {}`, ``),
 	}
+}
+
+// calm is how long an honest request takes at most while nobody attacks. Limits of time count from there, so that they
+// hold on a busy machine.
+func (v *victim) calm() (worst time.Duration) {
+	v.t.Helper()
+	for range 20 {
+		status, took := v.send("POST", "/api/v1/recommendations", []byte(`{"node":"p1"}`))
+		if status != 200 {
+			v.t.Fatalf("an honest client got %d", status)
+		}
+		worst = max(worst, took)
+	}
+	return worst
 }
 
 // Whatever a body holds, it is answered soon and costs little; many at once too, and others are served meanwhile.
@@ -167,12 +192,13 @@ func TestAttackBodies(t *testing.T) {
 	paths := [][2]string{{"POST", "/api/v1/events"}, {"POST", "/api/v1/recommendations"}, {"POST", "/api/v1/jobs"},
 		{"PUT", "/api/v1/ab-test"}, {"POST", "/login"}}
 	bodies := hostileBodies()
+	busy := 20 * v.calm()
 	for name, body := range bodies {
 		for k, to := range paths {
 			if k > 1 && name != "model" && name != "one large object" {
 				continue
 			}
-			if status, took := v.send(to[0], to[1], body); status >= 500 || took > 2*time.Second {
+			if status, took := v.send(to[0], to[1], body); status >= 500 || took > 2*time.Second+busy {
 				t.Errorf("%s %s with %s: %d after %v", to[0], to[1], name, status, took)
 			}
 		}
@@ -180,6 +206,7 @@ func TestAttackBodies(t *testing.T) {
 	if peak := v.peak(); peak > 300 {
 		t.Errorf("one after the other they took %d MB", peak)
 	}
+	busy = 20 * v.calm()
 	stop, honest := make(chan struct{}), sync.WaitGroup{}
 	worst := [2]time.Duration{}
 	for k, request := range []func(n int) (int, time.Duration){
@@ -211,7 +238,8 @@ func TestAttackBodies(t *testing.T) {
 	for range 16 {
 		attackers.Go(func() {
 			for name := range work {
-				if status, took := v.send("POST", "/api/v1/events", bodies[name]); status == 0 || took > 5*time.Second {
+				if status, took := v.send("POST", "/api/v1/events", bodies[name]); status == 0 ||
+					took > 5*time.Second+busy {
 					t.Errorf("%s: %d after %v", name, status, took)
 				}
 			}
@@ -226,7 +254,7 @@ func TestAttackBodies(t *testing.T) {
 	attackers.Wait()
 	close(stop)
 	honest.Wait()
-	if worst[0] > time.Second || worst[1] > time.Second {
+	if limit := time.Second + busy; worst[0] > limit || worst[1] > limit {
 		t.Errorf("honest clients waited up to %v", worst)
 	}
 	if peak := v.peak(); peak > 600 {
@@ -294,12 +322,15 @@ func TestAttackInventedNames(t *testing.T) {
 	}
 	v.kill()
 	began := time.Now()
+	open(t) // one without events
+	calm := time.Since(began)
+	began = time.Now()
 	s, err := Open(t.Context(), Options{Folder: folder})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if took := time.Since(began); took > 3*time.Second {
-		t.Errorf("the restart took %v", took)
+	if took := time.Since(began); took > 3*time.Second+20*calm {
+		t.Errorf("the restart took %v, one without events %v", took, calm)
 	}
 	settle(t, s)
 	if err := s.Close(); err != nil {

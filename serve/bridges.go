@@ -57,7 +57,7 @@ func (s *Service) Bridges(ctx context.Context) (_ BridgeList, err error) {
 	if !e.HasNaive() {
 		return BridgeList{}, errNoNaive()
 	}
-	leave, err := s.gate.enter(ctx)
+	leave, err := s.enterGate(ctx)
 	if err != nil {
 		return BridgeList{}, err
 	}

@@ -28,6 +28,8 @@ const (
 	maxBuffers = 24       // large bodies in memory
 	maxStreams = 1000     // streams of progress
 
+	maxConnections = 4096
+
 	headerTime = 5 * time.Second
 	readTime   = 15 * time.Second
 	bodyTime   = 5 * time.Second  // for a body to arrive

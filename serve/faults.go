@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -14,8 +15,8 @@ import (
 )
 
 // ErrVectors: vectors are a mapped file, and what was mapped is not there any more.
-var ErrVectors = errors.New("vectors cannot be read: their file was truncated, or its disk fails; restore the " +
-	"dataset and restart the service")
+var ErrVectors = errors.New("vectors cannot be read: their file was truncated, removed or replaced, or its disk " +
+	"fails; restore the dataset and restart the service")
 
 // isFault reports whether an error, or the value of a panic, is that of memory whose file is gone. Without
 // debug.SetPanicOnFault such memory ends the process.
@@ -55,6 +56,71 @@ func (s *Service) vectorsLost() {
 	}
 }
 
+// vectorsFile watches the file of vectors, which are mapped: what somebody writes into it is served at once.
+type vectorsFile struct {
+	path string
+	was  os.FileInfo // when it was opened; nil: there is none
+
+	mu      sync.Mutex
+	at      time.Time
+	changed bool
+}
+
+func watchVectors(folder string) *vectorsFile {
+	v := &vectorsFile{path: filepath.Join(folder, dataset.VectorsFile)}
+	if info, err := os.Stat(v.path); err == nil {
+		v.was = info
+	}
+	return v
+}
+
+// check looks at the file, at most once a second, and reports whether it is another one than was opened, and whether
+// that is news.
+func (v *vectorsFile) check(now time.Time) (changed, news bool) {
+	if v == nil || v.was == nil {
+		return false, false
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if passed := now.Sub(v.at); !v.at.IsZero() && passed >= 0 && passed < time.Second {
+		return v.changed, false
+	}
+	v.at = now
+	info, err := os.Stat(v.path)
+	changed = err != nil || !os.SameFile(info, v.was) || info.Size() != v.was.Size() ||
+		!info.ModTime().Equal(v.was.ModTime())
+	news = changed != v.changed
+	v.changed = changed
+	return changed, news
+}
+
+// vectorsFault returns ErrVectors if the vectors cannot be read, or are not those that the service was opened with. What
+// was only moved away and is back is served again.
+func (s *Service) vectorsFault() error {
+	changed, news := s.vectors.check(time.Now())
+	lost := s.lost.Load()
+	switch {
+	case news && changed:
+		s.metrics.vectorsLost.Set(1)
+		s.o.Log.Error("recommendations fail", "error", ErrVectors, "file", s.vectors.path)
+	case news && !lost:
+		s.metrics.vectorsLost.Set(0)
+		s.o.Log.Info("vectors are back", "file", s.vectors.path)
+	}
+	if changed || lost {
+		return ErrVectors
+	}
+	return nil
+}
+
+// enterGate waits for the turn of a request that needs vectors.
+func (s *Service) enterGate(ctx context.Context) (leave func(), err error) {
+	if err := s.vectorsFault(); err != nil {
+		return nil, err
+	}
+	return s.gate.enter(ctx)
+}
+
 // diskProbe says whether the state folder can be written, at most once a second.
 type diskProbe struct {
 	mu   sync.Mutex
@@ -84,12 +150,8 @@ func (p *diskProbe) check(folder string, now time.Time) error {
 
 // faulty returns what keeps the service from serving lists or storing events, or nil.
 func (s *Service) faulty() error {
-	if s.lost.Load() {
-		return ErrVectors
-	}
-	vectors := filepath.Join(s.net.Folder(), dataset.VectorsFile)
-	if info, err := os.Stat(vectors); s.vectorBytes > 0 && (err != nil || info.Size() != s.vectorBytes) {
-		return fmt.Errorf("%s is gone or was changed; restore it before the service is restarted", vectors)
+	if err := s.vectorsFault(); err != nil {
+		return err
 	}
 	if err := s.probe.check(s.o.State, time.Now()); err != nil {
 		return fmt.Errorf("state folder cannot be written: %w", err)

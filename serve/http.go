@@ -60,6 +60,7 @@ func (s *Service) Run(ctx context.Context, l ServerOptions) error {
 	server := &http.Server{
 		Handler: s.handler(open), MaxHeaderBytes: maxHeader, ReadHeaderTimeout: headerTime, ReadTimeout: readTime,
 		WriteTimeout: writeTime, IdleTimeout: idleTime,
+		ConnState: newConnections(maxConnections, s.metrics.disconnected.Inc).changed,
 		ErrorLog:  slog.NewLogLogger(s.o.Log.Handler(), slog.LevelWarn),
 		TLSConfig: &tls.Config{MinVersion: tls.VersionTLS12},
 	}

@@ -20,6 +20,8 @@ type metrics struct {
 	alarms      prometheus.Counter
 	seq         prometheus.Gauge
 	vectorsLost prometheus.Gauge
+
+	disconnected prometheus.Counter
 }
 
 func newMetrics() *metrics {
@@ -49,10 +51,12 @@ func newMetrics() *metrics {
 		seq: prometheus.NewGauge(prometheus.GaugeOpts{Name: "unseen_log_read_seq",
 			Help: "Last event of the log that was counted."}),
 		vectorsLost: prometheus.NewGauge(prometheus.GaugeOpts{Name: "unseen_vectors_lost",
-			Help: "1 after vectors could not be read: the service must be restarted."}),
+			Help: "1 while vectors cannot be read: their file is gone or was changed."}),
+		disconnected: prometheus.NewCounter(prometheus.CounterOpts{Name: "unseen_disconnected_total",
+			Help: "Connections closed because there were too many."}),
 	}
 	m.registry.MustRegister(m.requests, m.seconds, m.recommended, m.shed, m.limited, m.panics, m.events, m.share,
-		m.alarm, m.alarms, m.seq, m.vectorsLost,
+		m.alarm, m.alarms, m.seq, m.vectorsLost, m.disconnected,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }

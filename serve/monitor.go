@@ -502,8 +502,8 @@ func (w *monitor) alarmed() bool {
 
 // alarming returns the sentence of the latest alarm while it is on, or "".
 func (w *monitor) alarming() string {
-	if w.service.lost.Load() {
-		return ErrVectors.Error()
+	if err := w.service.vectorsFault(); err != nil {
+		return err.Error()
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -84,8 +84,10 @@ func (s *Service) problem(err error) (_ *problem, known bool) {
 		return p, true
 	case errors.As(err, &busy):
 		return retryLater(http.StatusServiceUnavailable, err, busy.Wait.Seconds()), true
-	case errors.Is(err, ErrVectors), isFault(err):
+	case isFault(err):
 		s.vectorsLost()
+		return retryLater(http.StatusServiceUnavailable, ErrVectors, 30), true
+	case errors.Is(err, ErrVectors):
 		return retryLater(http.StatusServiceUnavailable, ErrVectors, 30), true
 	case errors.Is(err, store.ErrFull), isFull(err):
 		return newProblem(http.StatusInsufficientStorage, hint.Wrap(fmt.Errorf("disk is full: %w", err),

@@ -100,7 +100,7 @@ func (s *Service) Recommend(ctx context.Context, r RecommendRequest) (_ *Recomme
 		return nil, err
 	}
 	defer end(&err)
-	leave, err := s.gate.enter(ctx)
+	leave, err := s.enterGate(ctx)
 	if err != nil {
 		s.metrics.shed.Inc()
 		return nil, err

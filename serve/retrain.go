@@ -87,6 +87,9 @@ type trainingData struct {
 // dataset, and what was shown is not used.
 func (s *Service) trainingData(ctx context.Context, origin sample.Origin, method string, upTo int64) (*trainingData,
 	error) {
+	if err := s.vectorsFault(); err != nil {
+		return nil, err
+	}
 	g, log := s.net.Graph(), s.net.Log()
 	origin.Files = s.net.Files()
 	note := "retrained on the log"

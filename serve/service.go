@@ -165,9 +165,9 @@ type Service struct {
 	search      func() []string // id and title of every node in lower case
 	oldNames    sync.Map        // deprecated names that were used
 
-	lost        atomic.Bool // vectors cannot be read
-	vectorBytes int64       // size of their file when it was opened; 0: there is none
-	probe       diskProbe
+	lost    atomic.Bool // vectors cannot be read
+	vectors *vectorsFile
+	probe   diskProbe
 
 	ready    atomic.Bool
 	draining atomic.Bool
@@ -215,9 +215,7 @@ func Open(ctx context.Context, o Options) (_ *Service, err error) {
 		}
 		return nil, err
 	}
-	if info, err := os.Stat(filepath.Join(s.net.Folder(), dataset.VectorsFile)); err == nil {
-		s.vectorBytes = info.Size()
-	}
+	s.vectors = watchVectors(s.net.Folder())
 	if s.texts, err = s.net.OpenTexts(); err != nil {
 		return nil, err
 	}

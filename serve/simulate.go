@@ -68,7 +68,7 @@ func (s *Service) Simulate(ctx context.Context, method string, rounds int, explo
 		return Simulation{}, err
 	}
 	defer end(&err)
-	leave, err := s.gate.enter(ctx)
+	leave, err := s.enterGate(ctx)
 	if err != nil {
 		return Simulation{}, err
 	}

@@ -245,7 +245,7 @@ func TestHostileFiles(t *testing.T) {
 			default:
 				untouched(t, out, "d", "d.rejects.csv")
 			}
-			if took := time.Since(began); took > 10*time.Second {
+			if took := time.Since(began); took > time.Minute {
 				t.Errorf("it took %v", took)
 			}
 		})
