@@ -97,7 +97,8 @@ func TestAttackConnections(t *testing.T) {
 	const head = "Host: localhost\r\nContent-Type: application/json\r\n"
 	idle := dial("")
 	for range 200 {
-		dial("POST /api/v1/events HTTP/1.1\r\n" + head + "Content-Length: 4000000\r\n\r\n" + strings.Repeat(" ", 20_000))
+		dial("POST /api/v1/events HTTP/1.1\r\n" + head + "Content-Length: 4000000\r\n\r\n" +
+			strings.Repeat(" ", 20_000))
 		dial("POST /api/v1/events HTTP/1.1\r\n" + head + "Content-Length: 100\r\n\r\n{")
 		dial(strings.Repeat("GET /openapi.json HTTP/1.1\r\n"+head+"\r\n", 100)) // and never reads
 		dial("GET /healthz HTTP/1.1\r\nX-Slow: ")

@@ -94,8 +94,8 @@ func (v *vectorsFile) check(now time.Time) (changed, news bool) {
 	return changed, news
 }
 
-// vectorsFault returns ErrVectors if the vectors cannot be read, or are not those that the service was opened with. What
-// was only moved away and is back is served again.
+// vectorsFault returns ErrVectors if the vectors cannot be read, or are not those that the service was opened with.
+// What was only moved away and is back is served again.
 func (s *Service) vectorsFault() error {
 	changed, news := s.vectors.check(time.Now())
 	lost := s.lost.Load()
