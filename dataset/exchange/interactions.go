@@ -34,7 +34,10 @@ pairs are stored as shown; of counts, those from a least count on are links.
 Impressions are what people were shown: a person and an item per row, and a
 time, a position, a surface, a probability or whether it was clicked. A pair
 that was shown more than once is one exposure with a count; its position is the
-best, its probability that of being shown at least once.
+best, its probability that of being shown at least once. The kind of log says
+what this means for other pairs: complete if nothing else was shown to those
+people, sample if pairs were drawn whether they were shown or not, offered if a
+recommender showed them after the clicks. It is recorded with the dataset.
 
 Items and users have an id per row, and a field (a category, a segment), a
 title, a text or a time. Who has no row has nothing but an id.
