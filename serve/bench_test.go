@@ -25,7 +25,7 @@ import (
 
 // largeFolder has nodes with random vectors, a few links and a model of random weights: what it recommends is
 // nonsense, what it costs is not.
-func largeFolder(b *testing.B, nodes, dim int) string {
+func largeFolder(b testing.TB, nodes, dim int) string {
 	b.Helper()
 	check := func(err error) {
 		if err != nil {

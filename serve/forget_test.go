@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"unseen/graph"
+	"unseen/progress"
 	"unseen/sample"
 	"unseen/serve/store"
 	"unseen/world"
@@ -281,6 +282,27 @@ func TestForgetOthers(t *testing.T) {
 		if mentions(text, "p1") != is {
 			t.Errorf("%q mentions p1: %v", text, !is)
 		}
+	}
+}
+
+// A model that was being trained when somebody was forgotten has learned from them, and is dropped.
+func TestForgetWhileTraining(t *testing.T) {
+	t.Parallel()
+	s := openSomebodys(t, t.TempDir())
+	before := len(s.Models().Models)
+	forget := sync.OnceFunc(func() {
+		if _, err := s.Forget(t.Context(), "p101"); err != nil {
+			t.Error(err)
+		}
+	})
+	err := s.retrain(t.Context(), JobRequest{Kind: "retrain", TrainOnly: true}, func(e progress.Event) {
+		if e.Phase != "reading the log" { // the data are chosen
+			forget()
+		}
+	}, func(func(*Job)) {})
+	if err == nil || !strings.Contains(err.Error(), "forgotten during the training") ||
+		len(s.Models().Models) != before {
+		t.Errorf("%v; %d models, before %d", err, len(s.Models().Models), before)
 	}
 }
 

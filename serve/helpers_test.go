@@ -115,6 +115,10 @@ func TestMain(m *testing.M) {
 		trainUntilKilled(folder)
 		return
 	}
+	if folder := os.Getenv("UNSEEN_TEST_GROWTH"); folder != "" {
+		serveUntilKilled(folder)
+		return
+	}
 	if folder := os.Getenv("UNSEEN_TEST_FORGETS"); folder != "" {
 		forgetUntilKilled(folder)
 		return

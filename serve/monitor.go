@@ -176,14 +176,18 @@ func (w *monitor) run(ctx context.Context) {
 	defer tick.Stop()
 	saved := time.Now()
 	for {
-		if err := w.follow(ctx); err != nil && ctx.Err() == nil {
+		more, err := w.follow(ctx)
+		if err != nil && ctx.Err() == nil {
 			w.service.o.Log.Warn("reading the event log failed", "error", err)
 		}
-		if time.Since(saved) > 10*time.Second {
+		if time.Since(saved) > saveEvery { // also while much is read, so that a restart does not begin again
 			if err := w.save(); err != nil {
 				w.service.o.Log.Warn("saving the state of the monitor failed", "error", err)
 			}
 			saved = time.Now()
+		}
+		if more && err == nil && ctx.Err() == nil {
+			continue
 		}
 		select {
 		case <-ctx.Done():
@@ -275,31 +279,30 @@ func expectedShares(ctx context.Context, e *loadedModel, explore, margin float64
 	return bands, nil
 }
 
-// follow counts the events that are new.
-func (w *monitor) follow(ctx context.Context) error {
-	for {
-		w.mu.Lock()
-		after := w.Seq
-		w.mu.Unlock()
-		page, err := w.service.events.Events(ctx, after, store.MaxPage)
-		if err != nil {
-			return err
-		}
-		w.mu.Lock()
-		for _, e := range page {
-			w.count(e)
-			w.Seq = e.Seq
-		}
-		if len(page) == 0 {
-			w.flush() // the last list is complete
-		}
-		w.dirty = w.dirty || len(page) > 0
-		w.publish()
-		w.mu.Unlock()
-		if len(page) == 0 {
-			return nil
-		}
+// saveEvery is the time between two saves of the counts.
+var saveEvery = 10 * time.Second
+
+// follow counts a page of the events that are new, and reports whether there may be more.
+func (w *monitor) follow(ctx context.Context) (more bool, err error) {
+	w.mu.Lock()
+	after := w.Seq
+	w.mu.Unlock()
+	page, err := w.service.events.Events(ctx, after, store.MaxPage)
+	if err != nil {
+		return false, err
 	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, e := range page {
+		w.count(e)
+		w.Seq = e.Seq
+	}
+	if len(page) == 0 {
+		w.flush() // the last list is complete
+	}
+	w.dirty = w.dirty || len(page) > 0
+	w.publish()
+	return len(page) > 0, nil
 }
 
 // count counts one event. w is locked.

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"unseen/serve/store"
 )
 
@@ -122,6 +124,28 @@ func TestCompactionLosesNothingNeeded(t *testing.T) {
 	logLists(t, s, 160, 161) // and the log goes on where it was
 	if events, err = s.Events(t.Context(), 620, 1000); err != nil || events.Events[0].Seq != 621 {
 		t.Errorf("%v: the next event is %+v", err, events.Events)
+	}
+}
+
+// A clock that jumps locks nobody out, and lets nobody send more than the rate of a moment.
+func TestAttackRateClock(t *testing.T) {
+	t.Parallel()
+	tokens := &Tokens{limits: map[string]*rate.Limiter{}}
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for _, jump := range []time.Duration{0, -365 * 24 * time.Hour, 3653 * 24 * time.Hour, -3653 * 24 * time.Hour} {
+		now = now.Add(jump)
+		sent := 0
+		for range 100 { // tenths of a second
+			now = now.Add(100 * time.Millisecond)
+			for range 5 {
+				if _, ok := tokens.allow("a", 10, now); ok {
+					sent++
+				}
+			}
+		}
+		if sent < 95 || sent > 125 {
+			t.Errorf("after a jump of %v, %d requests were let through in 10 s at 10 a second", jump, sent)
+		}
 	}
 }
 

@@ -46,7 +46,7 @@ type serviceLog struct {
 func (s *Service) readLog(ctx context.Context, upTo int64) (*serviceLog, error) {
 	g := s.net.Graph()
 	log := &serviceLog{}
-	at := map[[2]int32]int{}
+	at := map[uint64]int32{} // where a pair is; a large log has many
 	for e, err := range store.All(ctx, s.events, 0) {
 		if err != nil {
 			return nil, err
@@ -59,10 +59,11 @@ func (s *Service) readLog(ctx context.Context, upTo int64) (*serviceLog, error) 
 		if !known || !found || i == j || !g.IsSource(i) || !g.IsTarget(j) {
 			continue // a new text, or a node of another dataset or on the wrong side
 		}
-		k, ok := at[[2]int32{i, j}]
+		pair := uint64(i)<<32 | uint64(j)
+		k, ok := at[pair]
 		if !ok {
-			k = len(log.Source)
-			at[[2]int32{i, j}] = k
+			k = int32(len(log.Source))
+			at[pair] = k
 			log.Source, log.Target = append(log.Source, i), append(log.Target, j)
 			log.Exposed, log.Linked = append(log.Exposed, true), append(log.Linked, false)
 			log.linkedAt = append(log.linkedAt, graph.NoTime)
@@ -178,7 +179,7 @@ func withLinks(g *graph.Graph, log *serviceLog) (*graph.Graph, error) {
 
 // retrain trains a model on the dataset and the log, validates it, and deploys it if it passes.
 func (s *Service) retrain(ctx context.Context, r JobRequest, report progress.Func, update func(func(*Job))) error {
-	parent := s.live.Load().current
+	parent, hidden := s.live.Load().current, s.forgotten.hidden.Load()
 	settings, method, err := settingsOf(parent.Model(), r.Method)
 	if err != nil {
 		return err
@@ -201,6 +202,9 @@ func (s *Service) retrain(ctx context.Context, r JobRequest, report progress.Fun
 	m, err := result.Model()
 	if err != nil {
 		return err
+	}
+	if s.forgotten.hidden.Load() != hidden {
+		return errors.New("somebody was forgotten during the training, so its model was dropped; retrain")
 	}
 	report(progress.Event{Phase: "validating"})
 	fresh := filepath.Join(s.models.folder, "fresh.safetensors")
