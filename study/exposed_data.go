@@ -44,6 +44,8 @@ type ShownOptions struct {
 	// Threshold is the least rating that is a like. 0 means that the scale says it: above 0 where some ratings are
 	// below, else from 3 on.
 	Threshold float64
+	// People is how many people are drawn, of more; 0 means as many as the study has time for.
+	People int
 }
 
 // mostShownPairs is how many pairs of people and items a set has at most, since every method learns from all of them.
@@ -102,7 +104,7 @@ func OpenShown(path string, o ShownOptions) (*ShownSet, error) {
 		return nil, err
 	}
 	s.Shown, s.People, s.Items = table.pairs, people.names(), items.names()
-	s.thin(mostShownPairs)
+	s.thin(cmp.Or(o.People, max(mostShownPairs/max(len(s.Items), 1), 1)))
 	return s, nil
 }
 
@@ -402,10 +404,8 @@ func like(tables []*ratingTable, threshold float64) error {
 	return nil
 }
 
-// thin draws people, where there are more than so many pairs of people and items: first of those that are judged, if
-// there are pairs to judge by.
-func (s *ShownSet) thin(most int) {
-	keep := max(most/max(len(s.Items), 1), 1)
+// thin draws people, where there are more than so many: first of those that are judged, if there are pairs to judge by.
+func (s *ShownSet) thin(keep int) {
 	if len(s.People) <= keep {
 		return
 	}

@@ -354,10 +354,10 @@ func TestThinned(t *testing.T) {
 	s := conversation(3, 60, 20)
 	s.Random = slices.DeleteFunc(slices.Clone(s.Shown), func(p ShownPair) bool { return p.Person%3 > 0 })
 	all := len(s.Shown)
-	if s.thin(60 * 20); len(s.People) != 60 || s.drawnFrom != 0 || len(s.Shown) != all {
+	if s.thin(60); len(s.People) != 60 || s.drawnFrom != 0 || len(s.Shown) != all {
 		t.Errorf("%d people of %d", len(s.People), s.drawnFrom)
 	}
-	if s.thin(15*20 + 5); len(s.People) != 15 || s.drawnFrom != 60 || len(s.Shown) >= all/2 || len(s.Random) == 0 {
+	if s.thin(15); len(s.People) != 15 || s.drawnFrom != 60 || len(s.Shown) >= all/2 || len(s.Random) == 0 {
 		t.Errorf("%d people of %d, %d shown pairs", len(s.People), s.drawnFrom, len(s.Shown))
 	}
 	pairs := map[ShownPair]bool{}

@@ -29,6 +29,7 @@ type studyFlags struct {
 	dates         string
 	test          string
 	threshold     float64
+	people        int
 	quick         bool
 	quiet, asJSON bool
 }
@@ -110,7 +111,7 @@ are likes, of others those from 3 on, or from --threshold on.
 	flags.StringArrayVar(&f.data, "data", nil, "the dataset in this `folder`; repeatable")
 	flags.StringVar(&f.dates, "dates", "", "split networks that have times at these two `days`")
 	flags.Float64Var(&f.threshold, "threshold", 0, "exposed: ratings from `x` on are likes")
-	flags.Lookup("threshold").DefValue = ""
+	flags.IntVar(&f.people, "people", 0, "exposed: draw so many people, of more")
 	flags.StringVar(&f.test, "test", "", "exposed: judge by pairs shown at random in `file`")
 	flags.StringVar(&f.out, "out", "", "write JSON and CSV files into this `folder`")
 	flags.BoolVar(&f.quiet, "quiet", false, "no progress on stderr")
@@ -144,13 +145,16 @@ func runStudy(ctx context.Context, f studyFlags, t *display) (*studyReport, erro
 		return nil, usagef("exposed reads folders of its own kind; run it alone")
 	case f.test != "" && !(shown && len(f.data) == 1):
 		return nil, usagef("--test goes with unseen study exposed and one --data")
-	case f.threshold != 0 && !shown:
-		return nil, usagef("--threshold goes with unseen study exposed")
+	case (f.threshold != 0 || f.people != 0) && !shown:
+		return nil, usagef("--threshold and --people go with unseen study exposed")
+	case f.people < 0:
+		return nil, usagef("--people is %d; give 1 or more", f.people)
 	}
 	for _, folder := range f.data {
 		t.say("opening %s", folder)
 		if shown {
-			set, err := study.OpenShown(folder, study.ShownOptions{Test: f.test, Threshold: f.threshold})
+			set, err := study.OpenShown(folder, study.ShownOptions{Test: f.test, Threshold: f.threshold,
+				People: f.people})
 			if err != nil {
 				return nil, &usageError{err}
 			}
