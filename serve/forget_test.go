@@ -18,6 +18,7 @@ import (
 
 	"unseen/graph"
 	"unseen/progress"
+	"unseen/recommend"
 	"unseen/sample"
 	"unseen/serve/store"
 	"unseen/world"
@@ -386,5 +387,49 @@ func TestKilledWhileForgetting(t *testing.T) {
 	t.Logf("%d of 8 kills interrupted it", interrupted)
 	if interrupted == 0 {
 		t.Error("no kill came in the middle")
+	}
+}
+
+// People and items of a shop are forgotten too: what is left can be learned from, and the others have lists.
+func TestShopForgets(t *testing.T) {
+	t.Parallel()
+	s, g := shop(t, "naive")
+	person, item := g.ID(g.Sources()[3]), g.ID(g.Targets()[5])
+	for _, id := range []string{person, item} {
+		if _, err := s.Forget(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list, err := s.Recommend(t.Context(), RecommendRequest{Node: g.ID(g.Sources()[4]), K: 200, Linked: true})
+	if err != nil || slices.ContainsFunc(list.Items, func(i recommend.Item) bool { return i.ID == item }) ||
+		len(list.Items) != len(g.Targets())-1 {
+		t.Errorf("%v: %d of %d items", err, len(list.Items), len(g.Targets()))
+	}
+	job, err := s.StartJob(JobRequest{Kind: "retrain", TrainOnly: true})
+	if err == nil {
+		job, err = s.WaitJob(t.Context(), job.ID)
+	}
+	if err != nil || job.Model == "" {
+		t.Errorf("%v, %+v", err, job)
+	}
+}
+
+// Clicks of a clock that jumped, where links have times, do not keep a shop from retraining.
+func TestAttackShopClock(t *testing.T) {
+	t.Parallel()
+	s, g := shop(t, "naive")
+	for k, year := range []int{1970, 2025, 2026, 2036, 9999} {
+		if _, err := s.AppendEvents(t.Context(), []store.LogEvent{{ID: fmt.Sprint(k), Kind: store.Clicked,
+			Source: g.ID(g.Sources()[k]), Target: g.ID(g.Targets()[9*k]),
+			At: time.Date(year, 12, 31, 0, 0, 0, 0, time.UTC)}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	job, err := s.StartJob(JobRequest{Kind: "retrain", TrainOnly: true})
+	if err == nil {
+		job, err = s.WaitJob(t.Context(), job.ID)
+	}
+	if err != nil || job.Model == "" {
+		t.Errorf("%v, %+v", err, job)
 	}
 }

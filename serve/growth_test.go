@@ -80,8 +80,8 @@ type life struct {
 }
 
 func (l life) String() string {
-	return fmt.Sprintf("ready after %v, all counted after %v, %d MB at the peak; %d pairs read for training in %v, %d MB",
-		l.opened.Round(time.Millisecond), l.counted.Round(time.Millisecond), l.memory>>20, l.pairs,
+	return fmt.Sprintf("ready after %v, all counted after %v, %d MB at the peak; %d pairs read for training in %v, "+
+		"%d MB", l.opened.Round(time.Millisecond), l.counted.Round(time.Millisecond), l.memory>>20, l.pairs,
 		l.read.Round(time.Millisecond), l.readMemory>>20)
 }
 
@@ -178,7 +178,8 @@ func TestGrowth(t *testing.T) {
 		return info.Size()
 	}
 	whole := size()
-	t.Logf("%d events of %d nodes, %d MB, written in %v", events, nodes, whole>>20, time.Since(began).Round(time.Second))
+	t.Logf("%d events of %d nodes, %d MB, written in %v", events, nodes, whole>>20,
+		time.Since(began).Round(time.Second))
 	t.Logf("first start: %v", live(t, folder, state, int64(events)))
 	again := live(t, folder, state, int64(events))
 	t.Logf("after kill -9: %v", again)

@@ -35,11 +35,11 @@ func Claim(path string) (release func() error, err error) {
 	}
 	host, _ := os.Hostname()
 	text := fmt.Sprintf("process %d on %s since %s\n", os.Getpid(), host, time.Now().UTC().Format(time.RFC3339))
-	if err = file.Truncate(0); err == nil {
-		_, err = file.WriteAt([]byte(text), 0)
+	if file.Truncate(0) == nil {
+		_, _ = file.WriteAt([]byte(text), 0) // on a full disk the lock holds all the same
 	}
-	if err != nil { // a full disk: the lock holds all the same
-		return file.Close, nil
-	}
-	return file.Close, nil
+	return func() error {
+		unlock(file)
+		return file.Close()
+	}, nil
 }

@@ -13,6 +13,9 @@ const closeFirst = true
 // lock does nothing: Windows refuses to remove a file that somebody has open.
 func lock(*os.File) {}
 
+// unlock does nothing: closing the file ends a claim.
+func unlock(*os.File) {}
+
 // removeIfDead removes a temporary file unless somebody writes it. The hour is for a writer between
 // closing its file and renaming it.
 func removeIfDead(path string) {

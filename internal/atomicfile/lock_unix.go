@@ -43,6 +43,9 @@ func removeFolderIfDead(path string) {
 // Lock claims a file for this process until it is closed, or the process is gone. It does not wait.
 func Lock(file *os.File) error { return flock(file, syscall.LOCK_EX|syscall.LOCK_NB) }
 
+// unlock ends a claim at once: closing alone would leave it to a process that is being started and has the file too.
+func unlock(file *os.File) { flock(file, syscall.LOCK_UN) }
+
 func flock(file *os.File, how int) error {
 	for {
 		if err := syscall.Flock(int(file.Fd()), how); err != syscall.EINTR {
