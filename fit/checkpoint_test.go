@@ -8,6 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"io/fs"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -704,4 +705,68 @@ func TestCheckpointOfNothing(t *testing.T) {
 			t.Errorf("%s leaves %v: %v", s.Method, left, err)
 		}
 	}
+}
+
+// FuzzSealedCheckpoint changes the state and one array of a checkpoint and seals it again, so that its digest is right:
+// training goes on or refuses, and never panics.
+func FuzzSealedCheckpoint(f *testing.F) {
+	p := checkpointProblem(f, 1)
+	kinds := []string{"adam", "lbfgs", "factors", "bayes"}
+	settings, whole := make([]Settings, len(kinds)), make([]*model.File, len(kinds))
+	path := filepath.Join(f.TempDir(), "checkpoint")
+	for k, kind := range kinds {
+		settings[k] = resumables[kind]
+		settings[k].Checkpoint = Checkpoint{Path: path}
+		if _, err := Fit(newCountdown(60), p, settings[k]); !errors.Is(err, context.Canceled) {
+			f.Fatalf("not cancelled: %v", err)
+		}
+		settings[k].Checkpoint.Resume = true
+		var err error
+		if whole[k], err = model.Open(path); err != nil {
+			f.Fatal(err)
+		}
+		os.Remove(path)
+		f.Add(uint8(k), whole[k].Metadata[keyState], uint8(0), uint8(0), uint16(0), uint64(0))
+		for tensor := range whole[k].Tensors {
+			f.Add(uint8(k), "", uint8(tensor), uint8(0), uint16(3), math.Float64bits(math.NaN()))
+			f.Add(uint8(k), "", uint8(tensor), uint8(3), uint16(0), uint64(1)<<62)
+		}
+	}
+	f.Fuzz(func(t *testing.T, kind uint8, state string, tensor, length uint8, at uint16, bits uint64) {
+		k := int(kind) % len(kinds)
+		forged := &model.File{Metadata: maps.Clone(whole[k].Metadata), Tensors: slices.Clone(whole[k].Tensors)}
+		if state != "" {
+			forged.Metadata[keyState] = strings.ToValidUTF8(state, "?")
+		}
+		one := &forged.Tensors[int(tensor)%len(forged.Tensors)]
+		switch data := one.Data.(type) {
+		case []float64:
+			one.Data = forge(one, data, int(length), int(at), math.Float64frombits(bits))
+		case []float32:
+			one.Data = forge(one, data, int(length), int(at), math.Float32frombits(uint32(bits)))
+		case []int32:
+			one.Data = forge(one, data, int(length), int(at), int32(bits))
+		}
+		s := settings[k]
+		s.Checkpoint.Path = filepath.Join(t.TempDir(), "checkpoint")
+		if err := forged.Save(s.Checkpoint.Path); err != nil {
+			t.Skip(err)
+		}
+		if _, err := Fit(newCountdown(3), p, s); err != nil && strings.Contains(err.Error(), "\n") {
+			t.Errorf("more than a line: %q", err)
+		}
+	})
+}
+
+// forge changes a number of an array, and its length if one is given.
+func forge[T any](of *model.Tensor, data []T, length, at int, x T) []T {
+	data = slices.Clone(data)
+	if length > 0 {
+		data = append(data, make([]T, length)...)[:length]
+		of.Shape = []int{length}
+	}
+	if len(data) > 0 {
+		data[at%len(data)] = x
+	}
+	return data
 }

@@ -93,16 +93,22 @@ func TestHostile(t *testing.T) {
 
 // throw sends bytes as they are.
 func throw(t testing.TB, h http.Handler, method, path, kind string, body []byte) (int, string) {
+	headers := http.Header{}
+	if kind != "" {
+		headers.Set("Content-Type", kind)
+	}
+	return throwWith(t, h, method, path, headers, body...)
+}
+
+// throwWith is throw with any headers.
+func throwWith(t testing.TB, h http.Handler, method, path string, headers http.Header, body ...byte) (int, string) {
 	u, err := url.ParseRequestURI(path)
 	if err != nil {
 		return 0, "" // no server gets as far as a handler with it
 	}
 	r := &http.Request{Method: method, URL: u, RequestURI: path, Host: "localhost", Proto: "HTTP/1.1", ProtoMajor: 1,
-		ProtoMinor: 1, Header: http.Header{}, RemoteAddr: "127.0.0.1:1", Body: io.NopCloser(bytes.NewReader(body)),
+		ProtoMinor: 1, Header: headers, RemoteAddr: "127.0.0.1:1", Body: io.NopCloser(bytes.NewReader(body)),
 		ContentLength: int64(len(body))}
-	if kind != "" {
-		r.Header.Set("Content-Type", kind)
-	}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
 	w := httptest.NewRecorder()

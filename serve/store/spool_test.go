@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"reflect"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -309,6 +311,38 @@ func FuzzSpool(f *testing.F) {
 			if again, err := parseEventLine(line); err != nil || !again.At.Equal(event.At) || again.ID != event.ID {
 				t.Fatalf("%+v, %v after another round, was %+v", again, err, event)
 			}
+		}
+	})
+}
+
+// FuzzSealedSpool writes any counts and any content with the right sums: the spool is refused, cut off or read, and
+// takes no more memory than the file has.
+func FuzzSealedSpool(f *testing.F) {
+	f.Add(uint64(1), 1, 0, []byte(`{"id":"a","kind":"shown","source":"b","target":"c"}`))
+	f.Add(uint64(1), 1<<62, 1<<62, []byte(`{}`))
+	f.Add(uint64(1<<63), 0, -1, []byte(`null`))
+	f.Add(uint64(7), 2, 1<<40, []byte(`{"at":"9999-12-31T23:59:59Z","probability":1e308,"position":-1}`))
+	path := filepath.Join(f.TempDir(), "spool")
+	f.Fuzz(func(t *testing.T, group uint64, events, more int, content []byte) {
+		line := fmt.Appendf(nil, "%08x %s\n", crc32.Checksum(content, castagnoli), content)
+		raw := append([]byte(spoolTitle+groupLine(group, events, len(line)+more)), line...)
+		if err := os.WriteFile(path, raw, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		s, err := openSpool(path, 1<<30)
+		if err != nil {
+			return
+		}
+		defer s.close()
+		for range 3 { // some groups, also damaged ones
+			if _, _, err := s.next(10); err != nil {
+				break
+			}
+		}
+		if runtime.ReadMemStats(&after); after.TotalAlloc-before.TotalAlloc > uint64(64<<20+100*len(raw)) {
+			t.Errorf("%d bytes took %d MB", len(raw), (after.TotalAlloc-before.TotalAlloc)>>20)
 		}
 	})
 }
