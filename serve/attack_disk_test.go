@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"unseen/dataset"
+	"unseen/internal/temptest"
 )
 
 // A file of vectors that is truncated under a service makes requests fail, with a reason and an
@@ -142,7 +143,7 @@ func (v *victim) get(path string) (int, string) {
 // also after a restart.
 func TestAttackFullDisk(t *testing.T) {
 	t.Parallel()
-	disk := smallDisk(t, 24<<20)
+	disk := temptest.SmallDisk(t, 24<<20)
 	folder := filepath.Join(disk, "served")
 	if err := os.CopyFS(folder, os.DirFS(copyOf(t))); err != nil {
 		t.Fatal(err)
@@ -162,7 +163,7 @@ func TestAttackFullDisk(t *testing.T) {
 	calm := time.Now()
 	c.list("node=p1")
 	busy := 20 * time.Since(calm)
-	fillDisk(t, disk)
+	full := temptest.FillDisk(t, disk, 0)
 	acknowledged := 1
 	for n := 1; ; n++ { // the log may have some room of its own
 		if code := send(n); code == 507 {
@@ -192,7 +193,7 @@ func TestAttackFullDisk(t *testing.T) {
 	if code := c.do("GET", "/readyz", nil).Code; code != 503 {
 		t.Errorf("ready on a full disk: %d", code)
 	}
-	if err := os.Remove(filepath.Join(disk, "fill")); err != nil {
+	if err := os.Remove(full); err != nil {
 		t.Fatal(err)
 	}
 	poll(t, "the service to be ready", func() bool { return c.do("GET", "/readyz", nil).Code == 200 })
@@ -202,20 +203,5 @@ func TestAttackFullDisk(t *testing.T) {
 	}
 	if code := send(1_000_000); code != 200 {
 		t.Errorf("after there is space: %d", code)
-	}
-}
-
-// fillDisk leaves no byte.
-func fillDisk(t *testing.T, disk string) {
-	t.Helper()
-	file, err := os.Create(filepath.Join(disk, "fill"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	for size := 1 << 20; size >= 1; {
-		if _, err := file.Write(make([]byte, size)); err != nil {
-			size /= 2
-		}
 	}
 }

@@ -169,7 +169,8 @@ func (p batchPlan) begin(dir string, resume bool) error {
 	case !errors.Is(err, fs.ErrNotExist):
 		return err
 	}
-	if _, err := os.Stat(dir); resume && err != nil {
+	_, missing := os.Stat(dir)
+	if resume && missing != nil {
 		return usagef("there is no %s to continue; leave --resume out", dir)
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -180,7 +181,11 @@ func (p batchPlan) begin(dir string, resume bool) error {
 	if err != nil || len(entries) > 0 {
 		return usagef("%s is not empty; give a new folder", dir)
 	}
-	return atomicfile.WriteBytes(path, want)
+	err = atomicfile.WriteBytes(path, want)
+	if err != nil && missing != nil {
+		os.Remove(dir) // nothing is in it, so there is nothing to continue
+	}
+	return err
 }
 
 // writeRows writes a part.

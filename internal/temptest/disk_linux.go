@@ -1,4 +1,4 @@
-package serve
+package temptest
 
 import (
 	"fmt"
@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// smallDisk is a file system of a size, in memory.
-func smallDisk(t *testing.T, size int) string {
+// SmallDisk is a file system of a size, in memory.
+func SmallDisk(t testing.TB, size int) string {
 	t.Helper()
 	folder := t.TempDir()
 	if err := syscall.Mount("unseen-test", folder, "tmpfs", 0, fmt.Sprintf("size=%d", size)); err != nil {
