@@ -212,8 +212,9 @@ func newServeToken() *cobra.Command {
 		Short: "Make a token for a service",
 		Long: `Make a token and print it once: the file keeps only its SHA-256. A token with
 scope read can get recommendations, one with scope write can also log events,
-and one with scope admin can also train, deploy and test models. To revoke a
-token, remove its entry from the file; a running service notices within a second.`,
+and one with scope admin can also train, deploy and test models, and forget
+people and nodes. To revoke a token, remove its entry from the file; a running
+service notices within a second.`,
 		Example: `  unseen serve token website --scope write --token-file tokens.json`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 || args[0] == "" {

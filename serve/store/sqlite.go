@@ -338,23 +338,57 @@ func (s *sqliteStore) commit(group []*request) (err error) {
 	return tx.Commit()
 }
 
-// All compacted events come before the others. One statement sees one state of both.
-const sqliteEvents = `
-SELECT seq, '' AS id, kind, s.name AS source, t.name AS target, probability, m.name AS model, l.name AS list,
-		position, at
-	FROM (SELECT * FROM compacted WHERE seq > ?1 ORDER BY seq LIMIT ?2) c
-		CROSS JOIN names s ON s.number = c.source CROSS JOIN names t ON t.number = c.target
-		CROSS JOIN names m ON m.number = c.model CROSS JOIN names l ON l.number = c.list
-UNION ALL
-SELECT * FROM (SELECT seq, id, kind, source, target, probability, model, list, position, at FROM events
-	WHERE seq > ?1 AND id <> '' ORDER BY seq LIMIT ?2)
-ORDER BY seq LIMIT ?2`
+const (
+	sqliteWhole = `SELECT seq, id, kind, source, target, probability, model, list, position, at FROM events
+		WHERE seq > ? AND id <> '' ORDER BY seq LIMIT ?`
+	sqliteReduced = `SELECT seq, '', kind, s.name, t.name, probability, m.name, l.name, position, at FROM compacted c
+			CROSS JOIN names s ON s.number = c.source CROSS JOIN names t ON t.number = c.target
+			CROSS JOIN names m ON m.number = c.model CROSS JOIN names l ON l.number = c.list
+		WHERE seq > ? ORDER BY seq LIMIT ?`
+)
 
+// Events reads the compacted events, which come before all others, and then the others. If events were compacted while
+// it read, it looks again: they were not among what it has read.
 func (s *sqliteStore) Events(ctx context.Context, after int64, limit int) ([]LogEvent, error) {
 	if limit <= 0 || limit > MaxPage {
 		limit = MaxPage
 	}
-	rows, err := s.readers.QueryContext(ctx, sqliteEvents, after, limit)
+	reduced := func() (bool, error) {
+		var last int64
+		err := s.readers.QueryRowContext(ctx, `SELECT coalesce(max(seq), 0) FROM compacted`).Scan(&last)
+		return last > max(after, 0), err
+	}
+	for range 100 {
+		first, err := reduced()
+		if err != nil {
+			return nil, s.unread(ctx, err)
+		}
+		text := sqliteWhole
+		if first {
+			text = sqliteReduced
+		}
+		found, err := s.page(ctx, text, after, limit)
+		if err != nil {
+			return nil, err
+		}
+		if first && len(found) > 0 {
+			return found, nil
+		}
+		again, err := reduced()
+		if err != nil {
+			return nil, s.unread(ctx, err)
+		}
+		if !first && !again {
+			return found, nil
+		}
+	}
+	return nil, fmt.Errorf("reading the event log %s: %w: compacted events have no names; restore it from a copy", s.path,
+		ErrDamaged)
+}
+
+// page reads events with a statement.
+func (s *sqliteStore) page(ctx context.Context, text string, after int64, limit int) ([]LogEvent, error) {
+	rows, err := s.readers.QueryContext(ctx, text, after, limit)
 	if err != nil {
 		return nil, s.unread(ctx, err)
 	}
