@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"bytes"
+	"context"
 	"database/sql"
 	"fmt"
 	"io/fs"
@@ -209,6 +210,52 @@ func TestSharedClock(t *testing.T) {
 	if age > 125*time.Minute {
 		t.Errorf("in 100 minutes the log became %v older", age)
 	}
+}
+
+// A reader that starts anew again and again while events are appended and compacted sees each once and in order.
+func TestReadWhileCompacting(t *testing.T) {
+	t.Parallel()
+	everywhere(t, func(t *testing.T, p place) {
+		log := p.open(t, store.Options{})
+		now := time.Unix(1.7e9, 0)
+		compactAll(t, log, store.Retention{Keep: time.Hour, Now: now})
+		stop, ended := make(chan struct{}), make(chan error, 1)
+		go func() {
+			for k := 0; ; k++ {
+				select {
+				case <-stop:
+					ended <- nil
+					return
+				default:
+				}
+				now = now.Add(time.Hour)
+				_, err := log.Append(context.Background(), typicalEvents(k*50, 50))
+				if err == nil {
+					_, err = log.Compact(context.Background(), store.Retention{Keep: time.Hour, Now: now, Limit: 37})
+				}
+				if err != nil {
+					ended <- err
+					return
+				}
+			}
+		}()
+		compacted := 0
+		for began := time.Now(); time.Since(began) < 2*time.Second; {
+			want := int64(0)
+			for e, err := range store.All(t.Context(), log, 0) {
+				if want++; err != nil || e.Seq != want {
+					t.Fatalf("event %d has Seq %d, %v", want, e.Seq, err)
+				}
+				if e.ID == "" {
+					compacted++
+				}
+			}
+		}
+		close(stop)
+		if err := <-ended; err != nil || compacted == 0 {
+			t.Errorf("%v; %d compacted events were read", err, compacted)
+		}
+	})
 }
 
 // What was erased is in no file of the log, also if it was compacted, and also in the names that others have.

@@ -382,8 +382,8 @@ func (s *sqliteStore) Events(ctx context.Context, after int64, limit int) ([]Log
 			return found, nil
 		}
 	}
-	return nil, fmt.Errorf("reading the event log %s: %w: compacted events have no names; restore it from a copy", s.path,
-		ErrDamaged)
+	return nil, fmt.Errorf("reading the event log %s: %w: compacted events have no names; restore it from a copy",
+		s.path, ErrDamaged)
 }
 
 // page reads events with a statement.
