@@ -83,9 +83,16 @@ func postgresAge(ctx context.Context, tx pgx.Tx, r Retention) (time.Duration, er
 		clock.age.Microseconds()); err != nil {
 		return 0, err
 	}
-	_, err := tx.Exec(ctx, `INSERT INTO unseen_arrivals SELECT max(seq), $1::bigint FROM unseen_events
-		WHERE NOT EXISTS (SELECT FROM unseen_arrivals WHERE age > $1::bigint - $2::bigint) HAVING max(seq) IS NOT NULL
-		ON CONFLICT (seq) DO NOTHING`, clock.age.Microseconds(), (r.Keep / arrivalsKept).Microseconds())
+	var last, marked int64
+	if err := tx.QueryRow(ctx, `SELECT (SELECT coalesce(max(seq), 0) FROM unseen_events),
+		(SELECT coalesce(max(age), -1) FROM unseen_arrivals)`).Scan(&last, &marked); err != nil {
+		return 0, err
+	}
+	if last == 0 || !r.marks(marked, clock.age) {
+		return clock.age, nil
+	}
+	_, err := tx.Exec(ctx, `INSERT INTO unseen_arrivals VALUES ($1, $2) ON CONFLICT (seq) DO NOTHING`, last,
+		clock.age.Microseconds())
 	return clock.age, err
 }
 

@@ -49,6 +49,12 @@ func (c logClock) step(now time.Time) logClock {
 	return logClock{now, c.age + min(passed, longestStep)}
 }
 
+// marks reports whether it is time for a new mark of how many events there are; the last was made at an age, in
+// microseconds, or is negative.
+func (r Retention) marks(last int64, age time.Duration) bool {
+	return last < 0 || age-time.Duration(last)*time.Microsecond >= r.Keep/arrivalsKept
+}
+
 func (r Retention) limit() int {
 	if r.Limit <= 0 {
 		return 2000

@@ -69,9 +69,15 @@ func sqliteAge(ctx context.Context, tx *sql.Tx, r Retention) (time.Duration, err
 		clock.age.Microseconds()); err != nil {
 		return 0, err
 	}
-	_, err := tx.ExecContext(ctx, `INSERT OR IGNORE INTO arrivals SELECT max(seq), ?1 FROM events
-		WHERE NOT EXISTS (SELECT 1 FROM arrivals WHERE age > ?1 - ?2) HAVING max(seq) IS NOT NULL`,
-		clock.age.Microseconds(), (r.Keep / arrivalsKept).Microseconds())
+	var last, marked int64 // each found by its index: a condition beside max would read all events
+	if err := tx.QueryRowContext(ctx, `SELECT (SELECT coalesce(max(seq), 0) FROM events),
+		(SELECT coalesce(max(age), -1) FROM arrivals)`).Scan(&last, &marked); err != nil {
+		return 0, err
+	}
+	if last == 0 || !r.marks(marked, clock.age) {
+		return clock.age, nil
+	}
+	_, err := tx.ExecContext(ctx, `INSERT OR IGNORE INTO arrivals VALUES (?, ?)`, last, clock.age.Microseconds())
 	return clock.age, err
 }
 
