@@ -30,6 +30,7 @@ func fuzzBody[T any](f *testing.F, method, path string, examples ...string) {
 	}
 	if path == "/api/v1/jobs" {
 		s.jobs.swap.Lock() // so that no model is swapped
+		f.Cleanup(s.jobs.swap.Unlock)
 	}
 	api := s.register(http.NewServeMux())
 	h := s.Handler()
