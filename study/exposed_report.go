@@ -8,6 +8,7 @@ import (
 
 	"unseen/figure"
 	"unseen/fit"
+	"unseen/internal/amount"
 	"unseen/risk"
 )
 
@@ -146,7 +147,8 @@ var exposedColumns = []column[*ExposedRow]{
 
 // table has every method in every mode; naive once.
 func (one exposedResult) table() figure.Table {
-	t := figure.Table{Name: one.set.Name, Title: fmt.Sprintf("%s, %s", one.set.Name, seedsTitle(len(one.draws))),
+	title := fmt.Sprintf("%s, mean over %s", one.set.Name, amount.Of(len(one.draws), "seed"))
+	t := figure.Table{Name: one.set.Name, Title: title,
 		Head: "log, method", Columns: append(headings(exposedColumns), figure.Column{Name: "gain",
 			Means: "AUC less naive's over available pairs, points, of 95% over people"})}
 	for _, r := range one.rows {
