@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"unseen/internal/atomicfile"
+	"unseen/internal/racetest"
 	"unseen/serve/store"
 )
 
@@ -159,6 +160,7 @@ func fillLog(t *testing.T, path, digest string, events, nodes int) {
 // compaction makes the log smaller, and a node can be forgotten. UNSEEN_EVENTS=10000000 and UNSEEN_EVENTS_IN, a folder
 // on a disk, measure a large log, and -v prints what it takes.
 func TestGrowth(t *testing.T) {
+	racetest.Skip(t, "TestCompactionLosesNothingNeeded and TestForget do the same in one process")
 	events, nodes, state := 20_000, 500, t.TempDir()
 	if text := os.Getenv("UNSEEN_EVENTS"); text != "" {
 		var err error

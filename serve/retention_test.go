@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"unseen/internal/racetest"
 	"unseen/serve/store"
 )
 
@@ -153,6 +154,7 @@ func TestAttackRateClock(t *testing.T) {
 // due within its time and once, and an A/B test counts on.
 func TestAttackClock(t *testing.T) {
 	t.Parallel()
+	racetest.Skip(t, "TestCompactionLosesNothingNeeded compacts and TestForget retrains")
 	for name, jump := range map[string]time.Duration{"back a year": -365 * 24 * time.Hour,
 		"ahead a decade": 3653 * 24 * time.Hour} {
 		for _, restart := range []bool{false, true} {
