@@ -180,5 +180,6 @@ func (c CPU) Minibatch(ctx context.Context, o *Objective, places []int, params, 
 			grad[i] += float32(precision * o.offCentre(params, i))
 		}
 	}
+	tie(o, grad)
 	return nil
 }

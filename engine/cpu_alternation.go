@@ -94,11 +94,7 @@ func (a *cpuAlternation) place() {
 		at += part.Size()
 	}
 	layout, _ := a.o.Propensity.(model.Layout)
-	inside := a.o.Propensity
-	if covariates, ok := inside.(*model.Covariates); ok {
-		inside, _ = covariates.Inside()
-	}
-	a.cells, _ = inside.(*model.FieldMatrix)
+	a.cells = a.o.fields()
 	a.at.remaining = a.o.Propensity.Size()
 	if layout == nil {
 		return
@@ -472,7 +468,7 @@ func (s *rowSystem) move(side, row int, params, centre []float32) {
 			}
 		default:
 			at = places[i-r+1]
-			x = float64(params[at])
+			x = s.o.offCentre(params, at)
 		}
 		precision := s.precision(at)
 		b[i] = -(b[i] + precision*x)
@@ -556,8 +552,19 @@ func (a *cpuAlternation) common(ctx context.Context, params []float32) error {
 	for _, p := range parts {
 		total.add(p)
 	}
+	prior := func(c int) (off, precision float64) {
+		return a.o.offCentre(params, a.at.cells+c), a.precision(a.at.cells + c)
+	}
 	logits := params[a.at.cells:][:a.cells.Size()]
-	params[a.at.b] += float32(total.solve(logits, func(c int) float64 { return a.precision(a.at.cells + c) }))
+	if a.o.Tied {
+		step := total.tied(prior).solve(logits[:1], func(int) (float64, float64) { return 0, 0 })
+		params[a.at.b] += float32(step)
+		for c := range logits {
+			logits[c] = logits[0]
+		}
+		return nil
+	}
+	params[a.at.b] += float32(total.solve(logits, prior))
 	return nil
 }
 
@@ -581,17 +588,30 @@ func (t *cellSums) add(p cellSums) {
 	}
 }
 
+// tied makes one of all logits, with their priors.
+func (t *cellSums) tied(prior func(cell int) (off, precision float64)) *cellSums {
+	out := newCellSums(1)
+	out.b, out.bb = t.b, t.bb
+	for c, p := range t.cells {
+		off, q := prior(c)
+		out.cells[0].s += p.s + q*off
+		out.cells[0].ss += p.ss + q
+		out.cells[0].bs += p.bs
+	}
+	return &out
+}
+
 // mostCommon is how far a step may move any logit of exposure.
 const mostCommon = .5
 
 // solve moves the logits to the minimum of the quadratic objective within so many, and returns the step of b. A logit
 // that would move further, as one does that is on its way to infinity, stops there, and the others are solved again.
-func (t *cellSums) solve(logits []float32, precision func(cell int) float64) (step float64) {
+func (t *cellSums) solve(logits []float32, prior func(cell int) (off, precision float64)) (step float64) {
 	moved, stopped := make([]float64, len(t.cells)), make([]bool, len(t.cells))
 	for c := range t.cells {
 		p := &t.cells[c]
-		q := precision(c)
-		p.s, p.ss = p.s+q*float64(logits[c]), (p.ss+q)*(1+1e-6) // b and all of them may be the same unknown
+		off, q := prior(c)
+		p.s, p.ss = p.s+q*off, (p.ss+q)*(1+1e-6) // b and all of them may be the same unknown
 	}
 	for again := true; again; {
 		slope, curvature := t.b, t.bb

@@ -77,6 +77,8 @@ type Objective struct {
 
 	Precision []float64 // per parameter; nil means no prior
 	Centre    []float64 // nil means 0
+	// Tied holds the logits of all pairs of fields together: they are one number, and move as one.
+	Tied bool
 
 	Pairs    *graph.Pairs
 	Exposure []risk.Exposure // per pair; nil means that nothing is logged
@@ -112,7 +114,7 @@ func (o *Objective) meanWeight() float64 {
 	return sum.Value() / float64(max(o.Pairs.Len(), 1))
 }
 
-// prior adds the prior's gradient and returns its value.
+// prior adds the prior's gradient, which is then whole and is tied, and returns its value.
 func (o *Objective) prior(params []float32, grad []float64) float64 {
 	var sum float64
 	for i, precision := range o.Precision {
@@ -121,6 +123,9 @@ func (o *Objective) prior(params []float32, grad []float64) float64 {
 		if grad != nil {
 			grad[i] += precision * d
 		}
+	}
+	if grad != nil {
+		tie(o, grad)
 	}
 	return sum
 }
@@ -142,4 +147,31 @@ func (o *Objective) Join(sum Parts, pairs int64, params []float32, grad []float6
 		grad[i] /= n
 	}
 	return Parts{Likelihood: sum.Likelihood / n, Risk: sum.Risk / n, Prior: o.prior(params, grad)}
+}
+
+// tie shares the gradient of tied logits evenly among them.
+func tie[T float32 | float64](o *Objective, grad []T) {
+	fields := o.fields()
+	if !o.Tied || fields == nil {
+		return
+	}
+	from, size := o.Link.Size(), fields.Size()
+	var sum float64
+	for _, x := range grad[from : from+size] {
+		sum += float64(x)
+	}
+	for i := range size {
+		grad[from+i] = T(sum / float64(size))
+	}
+}
+
+// fields is the part of the propensity that depends on pairs of fields, whose parameters come first; nil where there is
+// none.
+func (o *Objective) fields() *model.FieldMatrix {
+	inside := o.Propensity
+	if covariates, ok := inside.(*model.Covariates); ok {
+		inside, _ = covariates.Inside()
+	}
+	fields, _ := inside.(*model.FieldMatrix)
+	return fields
 }

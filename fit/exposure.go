@@ -124,9 +124,12 @@ func propensityPriors(o *engine.Objective) []float64 {
 		}
 	}
 	var out []float64
-	effects := false
-	for _, part := range layout.Parts() {
+	effects := o.Centre != nil
+	for number, part := range layout.Parts() {
 		precision := 0.
+		if number == 0 && o.Centre != nil {
+			precision = itemPrecision * float64(unlogged) / float64(max(part.Size(), 1))
+		}
 		switch model.Term(part.Name) {
 		case model.Person:
 			precision = personPrecision

@@ -33,6 +33,18 @@ func (s Settings) For(n model.Nodes) Settings {
 	return s
 }
 
+// withLog lets exposure that is learned with factors depend on people and items too where anything is logged, unless it
+// is said what it depends on: a log tells that, and links do not.
+func (s Settings) withLog(log []risk.Exposure) Settings {
+	m, err := s.method()
+	learns := s.Method == "" || err == nil && m.propensity == "" && !m.bayes && !m.untrained
+	if learns && ofFactors(s.Link) && (s.Exposure == "" || s.Exposure == AutoExposure) && s.Propensity == "" &&
+		slices.ContainsFunc(log, isLogged) {
+		s.Exposure = exposureName([]model.Term{model.Person, model.Item})
+	}
+	return s
+}
+
 // ofFactors returns a preset as it is for factors: trained one side at a time on all pairs, since a minibatch would
 // cost as much as all nodes have numbers, with a ridge that the validation pairs choose, and from one start, since more
 // would not tell exposure from factors.

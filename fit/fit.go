@@ -64,7 +64,7 @@ type Start struct {
 // Training then starts from several propensities: the scale of π is weakly identified, and what the
 // starts agree on can be trusted more.
 func Fit(ctx context.Context, p sample.Problem, s Settings) (*Result, error) {
-	s, err := s.For(p.Nodes).WithDefaults()
+	s, err := s.For(p.Nodes).withLog(p.Exposure).WithDefaults()
 	if err != nil {
 		return nil, err
 	}
@@ -151,6 +151,9 @@ func fitObjective(ctx context.Context, p sample.Problem, m method, r *Result, re
 	if err := recorder.begin(t); err != nil {
 		return err
 	}
+	if err := t.learnLog(); err != nil {
+		return err
+	}
 	if len(r.Starts) == 0 {
 		if err := t.search(starts[0]); err != nil {
 			return err
@@ -209,6 +212,7 @@ type training struct {
 
 	// Where the last trial and the best ended, for training side by side to begin there; nil where there was none.
 	last, best []float32
+	logAlone   []float64 // what the log alone says of exposure, of factors; nil where that is not known
 }
 
 func (t *training) keep(c *checkpoint) {
@@ -278,6 +282,7 @@ func (t *training) use(s Settings) error {
 	if ofFactors(s.Link) && s.Optimiser != alternating { // which has no use for it
 		o.Scale = factorScale(o, square, s.Ridge)
 	}
+	t.believe(o)
 	o.Precision = precisionFor(o, square, s.Ridge, s.LambdaL, standFor(o, o.Pairs.Len()))
 	t.using, t.objective = s, o
 	return nil

@@ -9,6 +9,7 @@ import (
 	"unseen/internal/kern"
 	"unseen/model"
 	"unseen/risk"
+	"unseen/sample"
 )
 
 // The likeliest factors explain the links that they are learned from better than any others, and what they explain too
@@ -31,7 +32,7 @@ func (t *training) level(o *engine.Objective, out run) (run, error) {
 		return out, nil
 	}
 	log := logOf(o, t.problem.Nodes.Len())
-	if log.pairs == 0 || log.pairs == o.Pairs.Len() {
+	if !log.partial(o) {
 		return out, nil
 	}
 	t.phase = "level of exposure"
@@ -67,35 +68,164 @@ func (t *training) level(o *engine.Objective, out run) (run, error) {
 	return out, t.intercept(o, out.params)
 }
 
+// believe sets what is known of exposure before the links are looked at. Where nothing is logged, pairs of fields are
+// shown alike: what a segment likes and what it is shown more of look the same in links, and if they were free, all of
+// it would count as exposure. Where a part is logged, fields and items are about where the log alone has them.
+func (t *training) believe(o *engine.Objective) {
+	if !ofFactors(t.settings.Link) || o.ShownOnly {
+		return
+	}
+	if o.Tied = !slices.ContainsFunc(o.Exposure, isLogged); t.logAlone != nil {
+		o.Centre = append(make([]float64, o.Link.Size()), t.logAlone...)
+	}
+}
+
+// fieldPrecision is the prior precision of how far apart pairs of fields are, in learning from a log alone.
+const fieldPrecision = .25
+
+// learnLog learns exposure from the logged pairs alone, where there are others, for the objective to be about.
+func (t *training) learnLog() error {
+	o := t.objective
+	if !ofFactors(t.settings.Link) || o.ShownOnly || o.Propensity.Size() == 0 ||
+		!logOf(o, t.problem.Nodes.Len()).partial(o) {
+		return nil
+	}
+	link, err := model.NewLink(factorsKind, t.problem.Nodes, model.LinkOptions{Rank: 1}) // which it is told apart from
+	if err != nil {
+		return err
+	}
+	s := t.settings
+	s.Ridge = 1
+	alone, err := s.objective(methods[ShownOnly], link, o.Propensity)
+	if err != nil {
+		return err
+	}
+	logged := sample.Evidence{Pairs: o.Pairs, Exposure: o.Exposure}.At(sample.Indices(o.Pairs.Len(),
+		func(k int) bool { return isLogged(o.Exposure[k]) }))
+	alone.Pairs, alone.Exposure = logged.Pairs, logged.Exposure
+	var shown, all float64
+	for k, e := range logged.Exposure {
+		if all += loggedTimes(logged.Pairs, k); e == risk.Exposed {
+			shown += loggedTimes(logged.Pairs, k)
+		}
+	}
+	share := (shown + .5) / (all + 1)
+	alone.Centre = make([]float64, alone.Size())
+	alone.Precision = precisionFor(alone, MeanSquare(link, logged.Pairs), s.Ridge, s.LambdaL,
+		standFor(alone, logged.Pairs.Len()))
+	for c := range o.Propensity.(model.Layout).Parts()[0].Size() {
+		alone.Centre[link.Size()+c] = math.Log(share / (1 - share))
+		alone.Precision[link.Size()+c] = fieldPrecision * s.LambdaL / float64(logged.Pairs.Len())
+	}
+	apart := *t
+	apart.recorder, apart.using, apart.phase = nil, s, "exposure by the log"
+	items, rows := t.itemEffects(o)
+	hold := func(precision float64) {
+		for i := range rows {
+			alone.Precision[link.Size()+items+i] = precision * s.LambdaL / float64(logged.Pairs.Len())
+		}
+	}
+	hold(1e4) // at 0, to see how much they differ
+	found, err := apart.minimise(alone, run{params: started(alone, share, s.Seed)})
+	if err != nil {
+		return err
+	}
+	if rows > 0 {
+		variance, err := t.itemVariance(alone, found.params)
+		if err != nil {
+			return err
+		}
+		hold(1 / math.Max(variance, 1e-3))
+		if found, err = apart.minimise(alone, found); err != nil {
+			return err
+		}
+	}
+	_, propensity := alone.Split(found.params)
+	for _, x := range propensity {
+		t.logAlone = append(t.logAlone, float64(x))
+	}
+	return t.use(t.using)
+}
+
+// itemEffects are where the effects of items begin among the parameters of exposure, and how many they are.
+func (t *training) itemEffects(o *engine.Objective) (at, count int) {
+	for _, part := range o.Propensity.(model.Layout).Parts() {
+		if part.Name == string(model.Item) {
+			return at, part.Size()
+		}
+		at += part.Size()
+	}
+	return 0, 0
+}
+
+// itemVariance is how much items differ in how much they are shown, by how much more their numbers of showings differ
+// than chance would have it.
+func (t *training) itemVariance(o *engine.Objective, params []float32) (float64, error) {
+	logits, err := t.exposures(o, params)
+	if err != nil {
+		return 0, err
+	}
+	off, chance := make([]float64, t.problem.Nodes.Len()), make([]float64, t.problem.Nodes.Len())
+	for k, e := range o.Exposure {
+		j, times := o.Pairs.Target[k], loggedTimes(o.Pairs, k)
+		pi, rest := kern.Sigmoid64(float64(logits[k]))
+		if off[j] -= times * pi; e == risk.Exposed {
+			off[j] += times
+		}
+		chance[j] += times * pi * rest
+	}
+	var more, squares float64
+	for j, v := range chance {
+		more += off[j]*off[j] - v
+		squares += v * v
+	}
+	if squares == 0 {
+		return 0, nil
+	}
+	return math.Max(more/squares, 0), nil
+}
+
+func isLogged(e risk.Exposure) bool { return e == risk.Exposed || e == risk.Unexposed }
+
 // partialLog is which pairs, and which people, a log is of.
 type partialLog struct {
 	pairs    int
 	people   []bool // by node: anything is logged
-	ofPeople bool   // most of what is logged is of people of whom everything is
+	ofPeople bool   // most of what is logged is of people of whom everything is, and of others nothing is
 	number   []int  // of every logged person among those
+}
+
+// partial reports whether more than a twentieth of the pairs is not logged, and anything is.
+func (l *partialLog) partial(o *engine.Objective) bool {
+	return l.pairs > 0 && 20*(o.Pairs.Len()-l.pairs) > o.Pairs.Len()
 }
 
 func logOf(o *engine.Objective, n int) *partialLog {
 	l := &partialLog{people: make([]bool, n), number: make([]int, n)}
+	if o.Exposure == nil {
+		return l
+	}
 	all, logged := make([]int, n), make([]int, n)
 	for k, i := range o.Pairs.Source {
 		all[i]++
-		if o.Exposure[k] == risk.Exposed || o.Exposure[k] == risk.Unexposed {
+		if isLogged(o.Exposure[k]) {
 			logged[i]++
 			l.pairs++
 			l.people[i] = true
 		}
 	}
-	whole, next := 0, 0
+	whole, next, without := 0, 0, 0
 	for i := range n {
 		if logged[i] == all[i] {
 			whole += logged[i]
 		}
 		if l.number[i] = next; l.people[i] {
 			next++
+		} else if all[i] > 0 {
+			without++
 		}
 	}
-	l.ofPeople = 2*whole >= l.pairs
+	l.ofPeople = 2*whole >= l.pairs && without > 0
 	return l
 }
 
@@ -167,7 +297,7 @@ func (l *partialLog) shift(o *engine.Objective, logits []float32) (shift float64
 		var slope, curvature float64
 		sums := make([]float64, len(l.people))
 		for k, e := range o.Exposure {
-			if e != risk.Exposed && e != risk.Unexposed {
+			if !isLogged(e) {
 				continue
 			}
 			times := loggedTimes(o.Pairs, k)

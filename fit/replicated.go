@@ -181,6 +181,7 @@ func (r *replicated) covariance(of []*cellSum) (v []float64, place map[fieldPair
 	means, logits := make([]float64, size), make([][]float64, len(r.values))
 	for k, values := range r.values {
 		for i, pi := range values[1:] {
+			pi = math.Max(math.Min(pi, 1-1e-12), 1e-12)
 			x := math.Log(pi / (1 - pi))
 			logits[k] = append(logits[k], x)
 			means[i] += x / n

@@ -57,8 +57,8 @@ type Settings struct {
 
 	// Exposure is what the exposure depends on: fields, alone or with any of +text, +popularity, +age, +person, +item
 	// and +activity behind it; see model.Term. The text is for bayes alone, the last three for other methods.
-	// AutoExposure, or "", is the propensity's kind, and of bayes what the doctor's tests speak for; with a quick
-	// doctor that is fields.
+	// AutoExposure, or "", is the propensity's kind, of factors and a log fields+person+item, and of bayes what the
+	// doctor's tests speak for; with a quick doctor that is fields.
 	Exposure string `json:"exposure,omitempty"`
 
 	mostBytes int // of products that bayes keeps; 0 means mostBytes, tests lower it

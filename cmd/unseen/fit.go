@@ -216,7 +216,8 @@ the result; repeat it to break several:
 ` + violationList() + `
 --exposure says what π̂ depends on: fields, alone or with any of these behind
 it, such as fields+text+popularity. By default (auto) the doctor's tests of
-bayes decide between fields, text and popularity; quick means fields.
+bayes decide between fields, text and popularity; quick means fields. Of factors
+it is fields+person+item with a log. Without one, all fields are shown alike.
   text        what is relevant by its vectors is shown more (bayes alone)
   popularity  what many link to is shown more
   age         older targets are shown more, or less
