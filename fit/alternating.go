@@ -6,7 +6,10 @@ import (
 	"math"
 	"slices"
 
+	"unseen/encode"
 	"unseen/engine"
+	"unseen/graph"
+	"unseen/model"
 )
 
 // alternating is the optimiser of factors that moves one side at a time. L-BFGS follows where that leaves parameters
@@ -26,6 +29,55 @@ const (
 	momentumStep  = .15
 	momentumLimit = .9
 )
+
+// turn lets factors begin where the links point, as far as these have directions: from random ones it takes rounds to
+// find those, and not always the best.
+func (t *training) turn(o *engine.Objective, params []float32) error {
+	link, ok := o.Link.(*model.Factors)
+	if !ok {
+		return nil
+	}
+	source, target, _ := link.Sides(params)
+	directions, err := linksOf(o.Pairs, source, target).Factor(t.ctx, encode.Settings{Dim: link.Rank(),
+		PowerIterations: 2, Seed: t.using.Seed, Threads: t.using.Threads})
+	if errors.Is(err, encode.ErrTexts) { // there are no links, or they have no direction
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, side := range []struct{ to, from []float32 }{{source.Factors, directions.Rows},
+		{target.Factors, directions.Columns}} {
+		for row := 0; row*directions.Dim < len(side.from); row++ {
+			copy(side.to[row*link.Rank():], side.from[row*directions.Dim:][:directions.Dim])
+		}
+	}
+	return nil
+}
+
+// linksOf returns the links among pairs by source, with its places and those of targets in factors.
+func linksOf(p *graph.Pairs, source, target model.FactorSide) encode.Incidence {
+	rows := len(source.Effects)
+	m := encode.Incidence{Starts: make([]int, rows+1), Width: len(target.Effects)}
+	for k, linked := range p.Linked {
+		if linked {
+			m.Starts[source.Row(p.Source[k])+1]++
+		}
+	}
+	for i := range rows {
+		m.Starts[i+1] += m.Starts[i]
+	}
+	m.Columns = make([]int32, m.Starts[rows])
+	next := slices.Clone(m.Starts)
+	for k, linked := range p.Linked {
+		if linked {
+			i := source.Row(p.Source[k])
+			m.Columns[next[i]] = target.Row(p.Target[k])
+			next[i]++
+		}
+	}
+	return m
+}
 
 // rounds trains factors side by side.
 type rounds struct {

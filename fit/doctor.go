@@ -186,9 +186,12 @@ type RidgePoint struct {
 }
 
 // Diagnose examines a fit on the pairs that it learned from. It uses the propensities, links and logs of all
-// of them; ŷ, which costs as much as training does, of up to about 1,048,576: all pairs of some sources,
-// always the same ones.
+// of them; ŷ, which costs as much as training does, of up to about 1,048,576, or 131,072 if the model has no
+// exposure: all pairs of some sources, always the same ones.
 func Diagnose(ctx context.Context, p sample.Problem, r *Result) (*Findings, error) {
+	if r.Propensity.Size() == 0 { // there is no scale to be wrong about
+		return diagnose(ctx, p, r, examinedPairs/8)
+	}
 	return diagnose(ctx, p, r, examinedPairs)
 }
 

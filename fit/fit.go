@@ -358,7 +358,6 @@ func sizeOf(o *engine.Objective, i int) float64 {
 // Adam always, which stops by them.
 func (t *training) from(start float64, trial bool) (run, error) {
 	s, o := t.using, *t.objective
-	out := run{params: t.begin(&o, start, trial)}
 	var judge *engine.Objective
 	var held sample.Holdout
 	trained := o.Pairs.Len()
@@ -382,6 +381,11 @@ func (t *training) from(start float64, trial bool) (run, error) {
 		}
 		o.Precision = precisionFor(&o, MeanSquare(o.Link, o.Pairs), s.Ridge, s.LambdaL, standFor(&o, trained))
 	}
+	params, err := t.begin(&o, start, trial)
+	if err != nil {
+		return run{}, err
+	}
+	out := run{params: params}
 	if s.Optimiser == "adam" {
 		adam := s.Adam
 		adam.Seed, adam.Threads = s.Seed, s.Threads
@@ -396,8 +400,7 @@ func (t *training) from(start float64, trial bool) (run, error) {
 		}
 		return out, err
 	}
-	out, err := t.minimise(&o, out)
-	if err != nil {
+	if out, err = t.minimise(&o, out); err != nil {
 		return out, err
 	}
 	return t.judged(out, judge)
@@ -423,18 +426,21 @@ func (t *training) minimise(o *engine.Objective, out run) (run, error) {
 }
 
 // begin returns the parameters to start from. Side by side, a trial goes on from the last, and training from the best.
-func (t *training) begin(o *engine.Objective, start float64, trial bool) []float32 {
+func (t *training) begin(o *engine.Objective, start float64, trial bool) ([]float32, error) {
 	from := t.best
 	if trial {
 		from = t.last
 	}
 	fresh := started(o, start, t.using.Seed)
-	if t.using.Optimiser != alternating || len(from) != o.Size() {
-		return fresh
+	switch {
+	case t.using.Optimiser != alternating:
+		return fresh, nil
+	case len(from) != o.Size():
+		return fresh, t.turn(o, fresh)
 	}
 	params := slices.Clone(from)
 	revive(o.Link, params, fresh)
-	return params
+	return params, nil
 }
 
 // judged fills in the likelihood of the validation pairs, where there are any.
