@@ -522,7 +522,9 @@ func (d *diagnosis) measureCells(ctx context.Context) error {
 			f.Upper, _ = kern.Sigmoid64(logit + 1.96*f.LogitError)
 			variance = one*one*v[i*size+i] - 2*one*withAll[i] + ofAll
 		}
-		f.Relative = ratioOf(f.Propensity*d.weight/shown, variance, v != nil)
+		if shown > 0 {
+			f.Relative = ratioOf(f.Propensity*d.weight/shown, variance, v != nil)
+		}
 		d.found.Cells = append(d.found.Cells, f)
 	}
 	same, sameSlope := slope(func(c *cellSum) bool { return c.same })

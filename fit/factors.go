@@ -207,11 +207,14 @@ func propensityScale(o *engine.Objective, perPair float64) []float64 {
 	}
 	scale := sumOfLogits(o.Propensity, o.Pairs)
 	rest := scale
-	for _, part := range o.Propensity.(model.Layout).Parts() {
+	for number, part := range o.Propensity.(model.Layout).Parts() {
 		for i := range part.Size() {
 			count := math.Abs(rest[i])
 			if part.Name == string(model.Activity) {
 				count = pairs
+			}
+			if number == 0 && o.Tied { // what moves as one is of one size
+				count = pairs / float64(part.Size())
 			}
 			rest[i] = 1 / math.Sqrt(max(priors[len(priors)-len(rest)+i], 1e-3)+perPair*count)
 		}

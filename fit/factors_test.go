@@ -189,6 +189,7 @@ func TestSideBySide(t *testing.T) {
 		"naive":     {method: "naive"},
 		"described": {method: "naive", described: true},
 		"mle":       {method: "mle"},
+		"tied":      {method: "mle", exposure: "fields+person+item"},
 		"logged":    {method: "mle", known: tenth},
 		"effects":   {method: "mle", known: tenth, exposure: "fields+person+item"},
 		"shown":     {method: "shown", known: all},
