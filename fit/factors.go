@@ -69,9 +69,9 @@ func (s Settings) validateFactors(m method) error {
 	return nil
 }
 
-// revive replaces factors that a tight prior has shrunk to less than half of the size of a fresh start's: at 0 they
+// vanished reports whether a tight prior has shrunk factors to less than half of the size of a fresh start's: at 0 they
 // would stay, whatever the prior, since each side's slope is the other's size.
-func revive(link model.LinkModel, params, fresh []float32) {
+func vanished(link model.LinkModel, params, fresh []float32) bool {
 	square := func(x []float32) (sum float64) {
 		for _, v := range x {
 			sum += float64(v) * float64(v)
@@ -81,13 +81,12 @@ func revive(link model.LinkModel, params, fresh []float32) {
 	from := 0
 	for _, part := range link.(model.Layout).Parts() {
 		to := from + part.Size()
-		if part.Name == "u" || part.Name == "v" {
-			if square(params[from:to]) < square(fresh[from:to])/4 {
-				copy(params[from:to], fresh[from:to])
-			}
+		if (part.Name == "u" || part.Name == "v") && square(params[from:to]) < square(fresh[from:to])/4 {
+			return true
 		}
 		from = to
 	}
+	return false
 }
 
 // factorSquare is MeanSquare of factors: the mean ‖h_j‖² of some targets, which A multiplies; 1 where there is no A.

@@ -435,12 +435,10 @@ func (t *training) begin(o *engine.Objective, start float64, trial bool) ([]floa
 	switch {
 	case t.using.Optimiser != alternating:
 		return fresh, nil
-	case len(from) != o.Size():
+	case len(from) != o.Size() || vanished(o.Link, from, fresh):
 		return fresh, t.turn(o, fresh)
 	}
-	params := slices.Clone(from)
-	revive(o.Link, params, fresh)
-	return params, nil
+	return slices.Clone(from), nil
 }
 
 // judged fills in the likelihood of the validation pairs, where there are any.
