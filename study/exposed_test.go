@@ -43,7 +43,7 @@ func conversation(seed uint64, people, items int) *ShownSet {
 func TestExposed(t *testing.T) {
 	t.Parallel()
 	racetest.Skip(t, "TestEveryMethodRunsOnAnyEngine of package fit has the goroutines of every fit")
-	results, err := Run(t.Context(), []string{"exposed"}, Options{Shown: []*ShownSet{conversation(1, 40, 16)},
+	results, err := Run(t.Context(), []string{"exposed"}, Options{Shown: []*ShownSet{conversation(1, 50, 16)},
 		Seeds: Seeds(1, 2), Threads: 2})
 	if err != nil {
 		t.Fatal(err)
