@@ -192,7 +192,7 @@ func (b *bench) toRecall(p *peopleAndItems, j *listJudge, goal float64) (seconds
 	}
 	reached := j.report(b.notes, chosen.learned)
 	seconds = chosen.seconds
-	for _, rounds := range []int{2, 3, 4, 5, 6, 8, 10} {
+	for _, rounds := range []int{1, 2, 3, 4, 5, 6, 8, 10} {
 		few := fit.Settings{Method: "naive", Ridge: chosen.ridge, LBFGS: fit.LBFGSSettings{Iterations: rounds}}
 		l, err := b.ours(p, few, fmt.Sprintf("naive, ridge %v, %d rounds", chosen.ridge, rounds))
 		if err != nil {
