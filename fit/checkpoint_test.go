@@ -750,7 +750,7 @@ func FuzzSealedCheckpoint(f *testing.F) {
 		s := settings[k]
 		s.Checkpoint.Path = filepath.Join(t.TempDir(), "checkpoint")
 		if err := forged.Save(s.Checkpoint.Path); err != nil {
-			t.Skip(err)
+			t.Skip("such a file cannot be written: ", err)
 		}
 		if _, err := Fit(newCountdown(3), p, s); err != nil && strings.Contains(err.Error(), "\n") {
 			t.Errorf("more than a line: %q", err)

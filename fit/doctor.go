@@ -363,7 +363,7 @@ func (d *diagnosis) add(c *cellSum, k int, s float64) float64 {
 	if linked {
 		c.links++
 	}
-	if p.Exposure == nil || p.Exposure[k] != risk.Exposed && p.Exposure[k] != risk.Unexposed {
+	if p.Exposure == nil || !isLogged(p.Exposure[k]) {
 		return pi
 	}
 	d.found.Support.Logged++

@@ -119,7 +119,7 @@ func propensityPriors(o *engine.Objective) []float64 {
 	}
 	unlogged := o.Pairs.Len()
 	for _, e := range o.Exposure {
-		if e == risk.Exposed || e == risk.Unexposed {
+		if isLogged(e) {
 			unlogged--
 		}
 	}

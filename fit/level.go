@@ -90,7 +90,8 @@ func (t *training) learnLog() error {
 		!logOf(o, t.problem.Nodes.Len()).partial(o) {
 		return nil
 	}
-	link, err := model.NewLink(factorsKind, t.problem.Nodes, model.LinkOptions{Rank: 1}) // which it is told apart from
+	// Of what was shown, relevance is learned apart from exposure, so that the smallest link model will do.
+	link, err := model.NewLink(factorsKind, t.problem.Nodes, model.LinkOptions{Rank: 1})
 	if err != nil {
 		return err
 	}
@@ -185,8 +186,6 @@ func (t *training) itemVariance(o *engine.Objective, params []float32) (float64,
 	return math.Max(more/squares, 0), nil
 }
 
-func isLogged(e risk.Exposure) bool { return e == risk.Exposed || e == risk.Unexposed }
-
 // partialLog is which pairs, and which people, a log is of.
 type partialLog struct {
 	pairs    int
@@ -229,11 +228,16 @@ func logOf(o *engine.Objective, n int) *partialLog {
 	return l
 }
 
+// judge has the models of an objective with some parameters.
+func (t *training) judge(o *engine.Objective, params []float32) *Judge {
+	link, propensity := o.Split(params)
+	return &Judge{Predictor: engine.Predictor{Link: o.Link, LinkParams: link, Propensity: o.Propensity,
+		PropensityParams: propensity}, Engine: t.using.engine()}
+}
+
 // exposures are the logits of π̂ of all pairs.
 func (t *training) exposures(o *engine.Objective, params []float32) ([]float32, error) {
-	link, propensity := o.Split(params)
-	_, s, err := (&Judge{Predictor: engine.Predictor{Link: o.Link, LinkParams: link, Propensity: o.Propensity,
-		PropensityParams: propensity}, Engine: t.using.engine()}).Logits(t.ctx, o.Pairs)
+	_, s, err := t.judge(o, params).Logits(t.ctx, o.Pairs)
 	return s, err
 }
 
@@ -330,9 +334,7 @@ func (l *partialLog) shift(o *engine.Objective, logits []float32) (shift float64
 // intercept moves b such that as many links are expected, of all pairs that the training pairs stand for, as there are.
 // The likelihood would put it where the links of training are explained too well.
 func (t *training) intercept(o *engine.Objective, params []float32) error {
-	link, propensity := o.Split(params)
-	z, s, err := (&Judge{Predictor: engine.Predictor{Link: o.Link, LinkParams: link, Propensity: o.Propensity,
-		PropensityParams: propensity}, Engine: t.using.engine()}).Logits(t.ctx, o.Pairs)
+	z, s, err := t.judge(o, params).Logits(t.ctx, o.Pairs)
 	if err != nil {
 		return err
 	}
@@ -355,6 +357,6 @@ func (t *training) intercept(o *engine.Objective, params []float32) error {
 			break
 		}
 	}
-	link[len(link)-1] += float32(shift) // b is the last
+	params[o.Link.Size()-1] += float32(shift) // b is the last of the link model's
 	return nil
 }

@@ -203,3 +203,44 @@ func TestTasteOrExposure(t *testing.T) {
 		}
 	}
 }
+
+// Where a log of a tenth of the people says that items differ in how much they are shown, π̂ of the others has it.
+func TestItemsByTheLog(t *testing.T) {
+	t.Parallel()
+	s := plantShop(t, 300, 80, 12)
+	rng := rand.New(rand.NewPCG(12, 4))
+	effects := make([]float64, s.items)
+	for j := range effects {
+		effects[j] = 1.5 * rng.NormFloat64()
+	}
+	shown, expected := make([]float64, s.items), make([]float64, s.items)
+	for k := range s.z {
+		j := k % s.items
+		pi, _ := kern.Sigmoid64(effects[j] - 1)
+		y, _ := kern.Sigmoid64(s.z[k])
+		was := rng.Float64() < pi
+		if s.exposure[k] = risk.Unexposed; was {
+			s.exposure[k] = risk.Exposed
+		}
+		s.pairs.Linked[k] = rng.Float64() < y && was
+		shown[j] += pi
+	}
+	r := mustFit(t, s.problem(partly["people"]), Settings{Method: "mle", Seed: 3, Ridge: .25,
+		LinkOptions: model.LinkOptions{Rank: 4}})
+	_, logits, err := r.Judge().Logits(t.Context(), s.pairs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for k, l := range logits {
+		pi, _ := kern.Sigmoid64(float64(l))
+		expected[k%s.items] += pi
+	}
+	var off float64
+	for j, n := range shown {
+		off += math.Abs(math.Log(expected[j]/n)) / float64(s.items)
+	}
+	t.Logf("off by a factor of %.2f", math.Exp(off))
+	if off > .45 {
+		t.Errorf("π̂ of items is off by a factor of %.2f", math.Exp(off))
+	}
+}

@@ -35,6 +35,9 @@ var loggedGroups = [3]struct {
 	{"cross", func(c *cellSum) bool { return !c.same }},
 }
 
+// isLogged reports whether it is known if a pair was shown in the time in which links came about.
+func isLogged(e risk.Exposure) bool { return e == risk.Exposed || e == risk.Unexposed }
+
 // loggedTimes is how often a logged pair counts: one that is always in the sample, as linked ones are, as often as
 // others are sampled, so that as many stand for each other.
 func loggedTimes(p *graph.Pairs, k int) float64 {
@@ -115,7 +118,7 @@ func (d *diagnosis) loggedPropensity() *MemberValue {
 	}
 	var seen risk.Sample
 	for k, e := range p.Exposure {
-		if e != risk.Exposed && e != risk.Unexposed {
+		if !isLogged(e) {
 			continue
 		}
 		c := d.cellOf(k)

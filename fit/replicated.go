@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"unseen/engine"
 	"unseen/graph"
 	"unseen/internal/kern"
 	"unseen/sample"
@@ -104,10 +103,7 @@ func (t *training) described() *graph.Pairs { return describedOf(t.result.proble
 // means returns mean ŷ and the mean π̂ of every cell.
 func (t *training) means(params []float32) ([]float64, error) {
 	r, pairs, nodes := t.result, t.described(), t.problem.Nodes
-	link, propensity := t.objective.Split(params)
-	judge := &Judge{Predictor: engine.Predictor{Link: r.Link, LinkParams: link, Propensity: r.Propensity,
-		PropensityParams: propensity}, Engine: t.using.engine()}
-	z, s, err := judge.Logits(t.ctx, pairs)
+	z, s, err := t.judge(t.objective, params).Logits(t.ctx, pairs)
 	if err != nil {
 		return nil, err
 	}

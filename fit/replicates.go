@@ -270,9 +270,7 @@ func (f *refit) spread(ctx context.Context, v covariance) error {
 
 // withoutLogs finds what the links alone would have said, for the test of logged exposure.
 func (a *refits) withoutLogs(ctx context.Context) error {
-	if !slices.ContainsFunc(a.laplace.outcomes.Exposure, func(e risk.Exposure) bool {
-		return e == risk.Exposed || e == risk.Unexposed
-	}) {
+	if !slices.ContainsFunc(a.laplace.outcomes.Exposure, isLogged) {
 		return nil
 	}
 	blind := a.newRefit()
@@ -316,7 +314,7 @@ func (a *refits) expect(ctx context.Context, blind *refit, v covariance) error {
 	}
 	each := func(f func(k, group int)) {
 		for k, e := range logs {
-			if e != risk.Exposed && e != risk.Unexposed {
+			if !isLogged(e) {
 				continue
 			}
 			f(k, 0)
