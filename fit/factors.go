@@ -66,6 +66,17 @@ func (s Settings) validateFactors(m method) error {
 			ErrSetting, s.Link), "set %v to mle, with %v for intervals, or %v to diagonal", hint.Setting("method"),
 			hint.Setting("replicates"), hint.Setting("link"))
 	}
+	switch {
+	case !ofFactors(s.Link) || s.Replicates <= 0:
+		return nil
+	case s.Optimiser == "adam":
+		return hint.Wrap(fmt.Errorf("%w: factors are not learned again by adam, which stops by validation pairs",
+			ErrSetting), "set %v to %s, or leave %v out", hint.Setting("optimiser"), alternating,
+			hint.Setting("replicates"))
+	case s.Replicates == 1:
+		return hint.Wrap(fmt.Errorf("%w: one replicate has nothing to differ from", ErrSetting),
+			"set %v to 2 or more; 20 are enough", hint.Setting("replicates"))
+	}
 	return nil
 }
 

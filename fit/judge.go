@@ -6,8 +6,6 @@ import (
 	"math"
 	"slices"
 
-	"gonum.org/v1/gonum/stat/distuv"
-
 	"unseen/engine"
 	"unseen/graph"
 	"unseen/internal/kern"
@@ -499,9 +497,7 @@ func (w *judging) conclude(i int, gradient []float64) (Judgement, error) {
 	if replicates := len(w.replicates); replicates > 1 {
 		spread := out.BiasError * out.BiasError
 		variance = math.Max(variance, spread*float64(replicates)) + spread
-		few := distuv.StudentsT{Sigma: 1, Nu: float64(replicates - 1)}.Quantile((1+level)/2) /
-			distuv.UnitNormal.Quantile((1+level)/2)
-		variance *= few * few
+		variance *= math.Pow(few(replicates, level), 2)
 	}
 	out.Interval, err = seen.Normal(level, risk.Nuisance{Variance: variance, Bias: out.Bias})
 	return out, err

@@ -1,6 +1,7 @@
 package fit
 
 import (
+	"errors"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -121,6 +122,24 @@ func TestReplicated(t *testing.T) {
 		}
 		if t.Logf("%s: %d of %d", name, held, shops); held < 8 {
 			t.Errorf("%s: %d of %d intervals hold the truth", name, held, shops)
+		}
+	}
+}
+
+// Two replicates give an interval that is wide, one and those of adam are refused.
+func TestFewReplicates(t *testing.T) {
+	t.Parallel()
+	s := plantShop(t, 60, 40, 5)
+	settings := Settings{Method: "mle", Seed: 3, Ridge: 1, Replicates: 2}
+	r := mustFit(t, s.problem(all), settings)
+	values := r.replicated.values
+	apart := math.Abs(math.Log(values[0][0]/values[1][0])) / math.Sqrt2
+	if got := r.Findings.MeanLink.Error; math.Abs(got/apart-12.706/1.96) > .01 {
+		t.Errorf("a standard error of %v, of two that differ by %v", got, apart)
+	}
+	for _, c := range []Settings{{Method: "mle", Replicates: 1}, {Method: "mle", Replicates: 5, Optimiser: "adam"}} {
+		if _, err := Fit(t.Context(), s.problem(all), c); !errors.Is(err, ErrSetting) {
+			t.Errorf("%d replicates by %q: %v", c.Replicates, c.Optimiser, err)
 		}
 	}
 }

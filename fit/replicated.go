@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"gonum.org/v1/gonum/stat/distuv"
+
 	"unseen/graph"
 	"unseen/internal/kern"
 	"unseen/sample"
@@ -28,9 +30,13 @@ type replicated struct {
 const mostReplicatedCells = 1 << 10
 
 // replicates reports whether factors are learned again.
-func (t *training) replicates() bool {
-	s := t.settings
-	return ofFactors(s.Link) && s.Optimiser != "adam" && s.Replicates > 0
+func (t *training) replicates() bool { return ofFactors(t.settings.Link) && t.settings.Replicates > 0 }
+
+// few is by how much a standard error by so many replicates, two or more, is to be larger for a normal interval to
+// hold.
+func few(replicates int, level float64) float64 {
+	return distuv.StudentsT{Sigma: 1, Nu: float64(replicates - 1)}.Quantile((1+level)/2) /
+		distuv.UnitNormal.Quantile((1+level)/2)
 }
 
 // replicate learns factors again, as often as the settings say.
@@ -155,7 +161,7 @@ func (r *replicated) meanLinkError() (float64, bool) {
 		far := math.Log(v[0]) - mean
 		squares += far * far
 	}
-	return math.Sqrt(squares / float64(len(r.values)-1)), true
+	return few(len(r.values), .95) * math.Sqrt(squares/float64(len(r.values)-1)), true
 }
 
 // covariance is that of the logits of the cells' mean π̂, with the place of every cell; nil where it is not known of
@@ -184,10 +190,11 @@ func (r *replicated) covariance(of []*cellSum) (v []float64, place map[fieldPair
 		}
 	}
 	v = make([]float64, size*size)
+	wider := math.Pow(few(len(r.values), .95), 2)
 	for _, x := range logits {
 		for i := range size {
 			for j := range size {
-				v[i*size+j] += (x[i] - means[i]) * (x[j] - means[j]) / (n - 1)
+				v[i*size+j] += (x[i] - means[i]) * (x[j] - means[j]) * wider / (n - 1)
 			}
 		}
 	}

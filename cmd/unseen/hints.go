@@ -70,6 +70,7 @@ var settingFlags = map[hint.Setting]settingFlag{
 	"noHeader":       {"no-header", "import csv," + interactions},
 	"nodesFromLinks": {"nodes-from-links", imports},
 	"open":           {"open", "serve"},
+	"optimiser":      {"optimiser", "fit"},
 	"position":       {"position", interactions + "," + tableImports},
 	"probability":    {"probability", interactions},
 	"propensity":     {"propensity", "fit"},
