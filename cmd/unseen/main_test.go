@@ -265,8 +265,8 @@ func TestCompletion(t *testing.T) {
 		"demo --s":           {"--seed"},
 		"demo ":              {},
 		"demo --papers ":     {},
-		"version --":         {"--help", "--json", "--sbom"},
-		"completion bash --": {"--help"},
+		"version --":         {"--config", "--print-config", "--help", "--json", "--sbom"},
+		"completion bash --": {"--config", "--print-config", "--help"},
 	} {
 		words := append([]string{"__complete"}, strings.Split(line, " ")...)
 		code, stdout, _ := invoke(words...)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -25,6 +26,10 @@ exposure: a missing link may mean "irrelevant" or "never shown". Most
 recommenders train and test only on links that exist, so what was never shown
 looks irrelevant. unseen learns what is relevant and what was shown.
 
+Every flag can also be set by the environment or in a file that --config names:
+UNSEEN_SERVE_KEEP=3, or keep = 3 under [serve], is --keep 3 of unseen serve. The
+flag counts before the environment, and the environment before the file.
+
 New here? Start with:  unseen demo`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -32,8 +37,13 @@ New here? Start with:  unseen demo`,
 			}
 			return unknownCommand(cmd, args[0])
 		},
-		Version:           readBuild().Version,
-		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Version: readBuild().Version,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if printsConfig(cmd) {
+				return usagef("name a command: unseen serve --print-config")
+			}
+			return cmd.Help()
+		},
 		PersistentPreRunE: checkThreads,
 		SilenceErrors:     true,
 		SilenceUsage:      true,
@@ -49,6 +59,7 @@ New here? Start with:  unseen demo`,
 	root.AddCommand(newDemo(), newImport(), newExport(), newCheck(), newEncode(), newFit(), newEvaluate(),
 		newRecommend(), newBridges(), newDial(),
 		newGenerate(), newLoop(), newStudy(), newReport(), newServe(), newVersion(), newCompletion(), newMan())
+	configurable(root)
 	return root
 }
 
@@ -64,7 +75,10 @@ Commands:{{range .Commands}}{{if .IsAvailableCommand}}
   {{rpad .Name .NamePadding}} {{.Short}}{{end}}{{end}}{{end}}
 
 Flags:
-{{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}{{if .HasAvailableSubCommands}}
+{{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}{{if .HasAvailableInheritedFlags}}
+
+Flags of every command:
+{{.InheritedFlags.FlagUsages | trimTrailingWhitespaces}}{{end}}{{if .HasAvailableSubCommands}}
 
 Exit code: 0 done, 1 failed, 2 wrong command line.
 "{{if .HasParent}}{{.CommandPath}} COMMAND --help{{else}}{{.CommandPath}} help COMMAND{{end}}" ` +
@@ -130,21 +144,35 @@ func flagError(cmd *cobra.Command, err error) error {
 		return usagef("--%s needs a value; see %s --help", e.GetFlag().Name, cmd.CommandPath())
 	}
 	if e, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
-		kind := map[string]string{
-			"int":          "a whole number",
-			"uint64":       "a whole number, 0 or more",
-			"float64":      "a number",
-			"float64Slice": "numbers with commas between them",
-			"bool":         "true or false",
-			"duration":     "a time such as 24h or 90s",
-			"time":         "a time such as 90d or 36h",
-		}[e.GetFlag().Value.Type()]
-		if errors.Is(err, strconv.ErrRange) {
-			kind = "a number nearer to 0"
-		}
-		return usagef("--%s is %q; give %s", e.GetFlag().Name, e.GetValue(), kind)
+		return usagef("--%s %s", e.GetFlag().Name, badValue(e.GetFlag(), e.GetValue(), err))
 	}
 	return usagef("%w; see %s --help", err, cmd.CommandPath())
+}
+
+// badValue says what is wrong with the value of a flag, and what to give.
+func badValue(f *pflag.Flag, value string, err error) string {
+	kind := wanted(f)
+	if errors.Is(err, strconv.ErrRange) {
+		kind = "a number nearer to 0"
+	}
+	return fmt.Sprintf("is %q; give %s", value, kind)
+}
+
+// wanted is what a flag takes.
+func wanted(f *pflag.Flag) string {
+	kind := map[string]string{
+		"int":          "a whole number",
+		"int64":        "a whole number",
+		"uint64":       "a whole number, 0 or more",
+		"float64":      "a number",
+		"float64Slice": "numbers with commas between them",
+		"bool":         "true or false",
+		"stringArray":  "texts",
+		"stringSlice":  "texts",
+		"duration":     "a time such as 24h or 90s",
+		"time":         "a time such as 90d or 36h",
+	}[f.Value.Type()]
+	return cmp.Or(kind, "text")
 }
 
 // nearestFlag returns the flag that fewest edits away from the name, at most two, or "".

@@ -80,6 +80,7 @@ can read. After Ctrl-C, requests in progress may finish.`,
 	flags.StringVar(&f.options.Naive, "naive", "", "naive `model` to compare with (default DIR/naive.safetensors)")
 	flags.StringVar(&f.options.State, "state", "", "`folder` for models and the log (default DIR, or DIR-state)")
 	flags.StringVar(&f.options.Store, "store", "", "event log: a `path` or postgres://… (default events.db)")
+	secretFlag(cmd, "store", "the value of --store, such as an address with a password")
 	flags.Float64Var(&f.explore, "explore", .1, "share of a list's positions drawn at random")
 	flags.IntVar(&f.options.Keep, "keep", 5, "models to keep")
 	flags.Var((*daysFlag)(&f.options.KeepEvents), "keep-events",
@@ -91,6 +92,7 @@ can read. After Ctrl-C, requests in progress may finish.`,
 	flags.BoolVar(&f.options.Open, "open", false, "need no token: a proxy in front authenticates")
 	flags.StringVar(&f.listen.Cert, "tls-cert", "", "certificate `file`")
 	flags.StringVar(&f.listen.Key, "tls-key", "", "private key `file` of the certificate")
+	privateFile(cmd, "tls-key")
 	flags.Float64Var(&f.options.Rate, "rate", 200, "requests per second for each token")
 	flags.IntVar(&f.options.Concurrent, "concurrent", 0, "concurrent recommendations (default: two per processor)")
 	flags.DurationVar(&f.listen.Drain, "drain", 10*time.Second, "time for requests to finish after Ctrl-C")
