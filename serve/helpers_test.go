@@ -123,6 +123,10 @@ func TestMain(m *testing.M) {
 		forgetUntilKilled(folder)
 		return
 	}
+	if what, folder, ok := strings.Cut(os.Getenv("UNSEEN_TEST_SWAPS"), "\n"); ok {
+		swapUntilKilled(what, folder)
+		return
+	}
 	if folder := os.Getenv("UNSEEN_TEST_VICTIM"); folder != "" {
 		runVictim(folder)
 		return

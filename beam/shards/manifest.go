@@ -8,6 +8,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
+	"path"
+	"path/filepath"
 
 	"unseen/fit"
 	"unseen/graph"
@@ -30,6 +33,11 @@ const (
 	Format       = "unseen-shards"
 	Version      = 1
 )
+
+// mostInBlock is how many nodes a block has at most: what a worker keeps of each while it reads a shard is 4 bytes.
+const mostInBlock = 1 << 24
+
+const mostDim = 1 << 16 // of vectors
 
 // FileSum is by what a file is known.
 type FileSum struct {
@@ -97,19 +105,22 @@ func (m *Manifest) PairCount() int64 {
 		return n * (n - 1)
 	}
 	var sources, targets, both int64
-	for i := range int32(m.Nodes) {
-		r := l.Role(i)
-		sources, targets = sources+count(r != graph.TargetOnly), targets+count(r != graph.SourceOnly)
-		both += count(r == graph.SourceAndTarget)
+	for k, run := range l.Roles {
+		end := n
+		if k+1 < len(l.Roles) {
+			end = int64(l.Roles[k+1].First)
+		}
+		nodes := end - int64(run.First)
+		switch l.Role(int32(run.First)) {
+		case graph.SourceOnly:
+			sources += nodes
+		case graph.TargetOnly:
+			targets += nodes
+		default:
+			sources, targets, both = sources+nodes, targets+nodes, both+nodes
+		}
 	}
 	return sources*targets - both
-}
-
-func count(is bool) int64 {
-	if is {
-		return 1
-	}
-	return 0
 }
 
 // Checksum names the data: it covers every file.
@@ -152,18 +163,21 @@ func (s Location) Manifest(ctx context.Context) (*Manifest, error) {
 	return &m, m.validate(s.Path(ManifestFile))
 }
 
-func (m *Manifest) validate(path string) error {
+func (m *Manifest) validate(where string) error {
 	fail := func(format string, a ...any) error {
-		return fmt.Errorf("%w: %s: %s; make the shards again", ErrDamaged, path, fmt.Sprintf(format, a...))
+		return fmt.Errorf("%w: %s: %s; make the shards again", ErrDamaged, where, fmt.Sprintf(format, a...))
 	}
-	next := 0
+	next, files := 0, []FileSum(nil)
 	for k, b := range m.Blocks {
-		if b.First != next || b.Nodes < 1 {
-			return fail("block %d has %d nodes from %d, where %d comes next", k, b.Nodes, b.First, next)
+		if b.First != next || b.Nodes < 1 || b.Nodes > mostInBlock || b.Nodes > math.MaxInt32-next {
+			return fail("block %d has %d nodes from %d, where %d comes next and %d is the most", k, b.Nodes, b.First,
+				next, mostInBlock)
 		}
 		next += b.Nodes
+		files = append(files, b.Table, b.Vectors)
 	}
-	if next != m.Nodes || m.Dim < 1 || len(m.Fields) < 1 {
+	if next != m.Nodes || m.Dim < 1 || m.Dim > mostDim || len(m.Fields) < 1 ||
+		len(m.Fields) > math.MaxUint16 {
 		return fail("%d nodes in blocks of %d, vectors of dimension %d, %d fields", m.Nodes, next, m.Dim, len(m.Fields))
 	}
 	for name, list := range map[string][]Shard{"links": m.LinkShards, "training": m.Train, "test": m.Test} {
@@ -172,6 +186,18 @@ func (m *Manifest) validate(path string) error {
 				return fail("shard %d of the %s pairs goes from block %d to %d of %d", k, name, s.Source, s.Target,
 					len(m.Blocks))
 			}
+			files = append(files, s.File)
+		}
+	}
+	for _, f := range files {
+		if f.Name != path.Base(f.Name) || !filepath.IsLocal(f.Name) || f.Bytes < 0 {
+			return fail("the file %q of %d bytes is none beside it", f.Name, f.Bytes)
+		}
+	}
+	for k, r := range m.Roles {
+		if _, err := graph.ParseRole(r.Role); err != nil || r.First >= m.Nodes ||
+			k == 0 && r.First != 0 || k > 0 && r.First <= m.Roles[k-1].First {
+			return fail("run %d of the roles is %q from node %d", k, r.Role, r.First)
 		}
 	}
 	return nil

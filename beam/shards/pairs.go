@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"sort"
 
 	"github.com/parquet-go/parquet-go"
@@ -97,8 +98,17 @@ func (s Location) Pairs(ctx context.Context, shard Shard) (p *graph.Pairs, expos
 			exposure[k] = risk.Exposure(e)
 		}
 	}
-	if p.Len() != shard.Pairs {
-		return nil, nil, t.broken("has %d pairs and should have %d", p.Len(), shard.Pairs)
+	for _, n := range []int{len(p.Source), len(p.Target), len(p.Linked), len(p.Weight), len(p.Rate), len(seen)} {
+		if n != shard.Pairs {
+			return nil, nil, t.broken("has a column of %d pairs and should have %d", n, shard.Pairs)
+		}
+	}
+	for k, w := range p.Weight {
+		r := p.Rate[k]
+		if !(w >= 0 && w <= math.MaxFloat64) || !(r > 0 && r <= 1) || seen[k] < 0 || seen[k] > int32(risk.Offered) {
+			return nil, nil, t.broken("has a pair %d of weight %v, drawn at rate %v, with exposure %d", k, w, r,
+				seen[k])
+		}
 	}
 	return p, exposure, nil
 }
@@ -134,14 +144,23 @@ func (s Location) IDs(ctx context.Context, b NodeBlock) (ids []string, err error
 		return nil, err
 	}
 	defer t.catch(&err)
-	ids = make([]string, 0, b.Nodes)
-	err = columnar.Scan(ctx, t.file, []int{t.file.Root().Column("id").Index()},
+	c := t.file.Root().Column("id")
+	if c == nil || !c.Leaf() {
+		return nil, t.broken("has no column id")
+	}
+	err = columnar.Scan(ctx, t.file, []int{c.Index()},
 		func(_ int64, n int, values [][]parquet.Value) error {
 			for _, v := range values[0][:n] {
 				ids = append(ids, string(v.ByteArray()))
 			}
 			return nil
 		})
+	switch {
+	case err != nil && ctx.Err() == nil:
+		return nil, t.broken("cannot be read: %v", err)
+	case err == nil && len(ids) != b.Nodes:
+		return nil, t.broken("has %d nodes and should have %d", len(ids), b.Nodes)
+	}
 	return ids, err
 }
 

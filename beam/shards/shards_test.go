@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -149,4 +151,134 @@ func FuzzPairs(f *testing.F) {
 			t.Errorf("%d pairs without an error", got.Len())
 		}
 	})
+}
+
+// FuzzSealed changes the manifest of whole shards, one of its files, or both, and seals the file again, so that sizes
+// and sums are right. Whatever it then says is refused in one line that names a file, or read.
+func FuzzSealed(f *testing.F) {
+	ctx := context.Background()
+	w := must(world.New(ctx, world.Settings{Nodes: 60, Dim: 3, Fields: world.EvenFields(3),
+		Scenario: world.Saturated()}))(f)
+	drawn, err := sample.Prepare(ctx, must(w.Linked(ctx))(f).Graph(), sample.Options{Origin: sample.Origin{
+		Plan: sample.Plan{Split: sample.AtRandom, Later: true, Seed: 1}}, Threads: 1})
+	if err != nil {
+		f.Fatal(err)
+	}
+	whole := Location{filepath.Join(f.TempDir(), "shards")}
+	must(Cut(ctx, whole, drawn, CutSettings{Nodes: 40, Pairs: 1 << 20}))(f)
+	text := must(whole.ReadAll(ctx, ManifestFile))(f)
+	f.Add(string(text), uint8(0), uint16(0), uint8(0), uint16(0), uint64(0))
+	for old, forged := range map[string]string{`"nodes": 60`: `"nodes": 4000000000`, `"first": 40`: `"first": -40`,
+		`"name": "vectors-00001.npy"`: `"name": "../shards.json"`, `"dim": 3`: `"dim": 1099511627776`,
+		`"fields": [`: `"roles": [{"first": 70, "role": "source"}], "fields": [`, `"pairs": `: `"pairs": 99`,
+		`"source": 1`: `"source": 0`} {
+		f.Add(strings.Replace(string(text), old, forged, 1), uint8(0), uint16(0), uint8(0), uint16(0), uint64(0))
+	}
+	for file := range uint8(8) {
+		for at := uint16(0); at < 600; at += 37 {
+			f.Add(string(text), file, at, uint8(255), uint16(0), uint64(0))
+		}
+		f.Add(string(text), file, uint16(0), uint8(0), uint16(9), uint64(0))
+		for _, bits := range []uint64{1 << 63, math.Float64bits(math.NaN()), math.Float64bits(math.Inf(1)), 1 << 31,
+			200} {
+			f.Add(string(text), file, uint16(file), uint8(0), uint16(0), bits)
+		}
+	}
+	f.Fuzz(func(t *testing.T, text string, file uint8, at uint16, flip uint8, cut uint16, bits uint64) {
+		here := Location{t.TempDir()}
+		if err := os.CopyFS(here.Root, os.DirFS(whole.Root)); err != nil {
+			t.Fatal(err)
+		}
+		must(here.WriteBytes(ctx, ManifestFile, []byte(text)))(t)
+		m, err := here.Manifest(ctx)
+		if err == nil {
+			here.forge(t, m, int(file), int(at), flip, int(cut))
+			here.forgePair(t, m, int(file), int(at), bits)
+			err = readWhole(ctx, here, m)
+		}
+		if err != nil && (strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), here.Root)) {
+			t.Errorf("not one line that names a file: %q", err)
+		}
+	})
+}
+
+// forge flips a byte of one of the files, shortens it, and makes the manifest agree with it.
+func (s Location) forge(t *testing.T, m *Manifest, file, at int, flip uint8, cut int) {
+	var sums []*FileSum
+	for k := range m.Blocks {
+		sums = append(sums, &m.Blocks[k].Table, &m.Blocks[k].Vectors)
+	}
+	for k := range m.Train {
+		sums = append(sums, &m.Train[k].File)
+	}
+	if len(sums) == 0 {
+		return
+	}
+	sum := sums[file%len(sums)]
+	content, err := s.ReadAll(context.Background(), sum.Name)
+	if err != nil || len(content) == 0 {
+		return
+	}
+	content[at%len(content)] ^= flip
+	*sum = must(s.WriteBytes(context.Background(), sum.Name, content[:len(content)-cut%len(content)]))(t)
+}
+
+// forgePair writes a shard again with another number in one pair, and makes the manifest agree with it: a page has a
+// sum of its own, which a flipped byte does not match.
+func (s Location) forgePair(t *testing.T, m *Manifest, column, at int, bits uint64) {
+	if len(m.Train) == 0 || bits == 0 {
+		return
+	}
+	shard := &m.Train[at%len(m.Train)]
+	p, exposure, err := s.Pairs(context.Background(), *shard)
+	if err != nil || p.Len() == 0 {
+		return
+	}
+	exposure, at = append(exposure, make([]risk.Exposure, p.Len()-len(exposure))...), at%p.Len()
+	switch column % 6 {
+	case 0:
+		p.Source[at] = int32(bits)
+	case 1:
+		p.Target[at] = int32(bits)
+	case 2:
+		p.Weight[at] = math.Float64frombits(bits)
+	case 3:
+		p.Rate[at] = math.Float64frombits(bits)
+	case 4:
+		exposure[at] = risk.Exposure(bits)
+	case 5:
+		shard.Pairs += int(int32(bits))
+	}
+	shard.File = must(s.Write(context.Background(), shard.File.Name, func(w io.Writer) error {
+		return WritePairs(w, p, exposure)
+	}))(t)
+}
+
+// readWhole reads everything that a job reads.
+func readWhole(ctx context.Context, s Location, m *Manifest) error {
+	m.PairCount()
+	m.Checksum()
+	if _, err := m.Shape(); err != nil {
+		return err
+	}
+	for _, b := range m.Blocks {
+		if _, err := s.IDs(ctx, b); err != nil {
+			return err
+		}
+	}
+	for _, list := range [][]Shard{m.LinkShards, m.Train, m.Test} {
+		for _, shard := range list {
+			part, err := s.Load(ctx, m.Layout(), shard)
+			if err != nil {
+				return err
+			}
+			for k, w := range part.Pairs.Weight {
+				if math.IsNaN(w+part.Pairs.Rate[k]) || math.IsInf(w, 0) {
+					return errors.New("a weight or rate that is no number was read")
+				}
+			}
+			part.Close()
+		}
+	}
+	return nil
 }

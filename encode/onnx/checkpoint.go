@@ -144,6 +144,10 @@ func (e *SentenceEncoder) open(r Run, header []byte, documents int, set func(int
 		for k := range count {
 			for c := range vector {
 				vector[c] = math.Float32frombits(binary.LittleEndian.Uint32(numbers[(k*e.dim+c)*4:]))
+				if x := float64(vector[c]); math.IsNaN(x) || math.IsInf(x, 0) {
+					return nil, 0, fmt.Errorf("%w: %s: number %d of text %d is %v; delete the file to start over",
+						ErrCheckpoint, r.Checkpoint, c, first+k, x)
+				}
 			}
 			if err := set(first+k, vector); err != nil {
 				return nil, 0, err

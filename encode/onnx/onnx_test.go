@@ -350,3 +350,68 @@ func FuzzTokenizer(f *testing.F) {
 		}
 	})
 }
+
+// FuzzSealedCheckpoint writes windows of any numbers with the right sum behind a first line that is right, flips a byte
+// and appends others. Resuming takes whole windows of numbers and nothing else, and leaves the file as long as what it
+// took.
+func FuzzSealedCheckpoint(f *testing.F) {
+	e := &SentenceEncoder{dim: 3}
+	header, err := e.header(2*windowSize+5, "texts")
+	ok(f, err)
+	for _, bits := range []uint32{0, math.Float32bits(1), math.Float32bits(float32(math.NaN())),
+		math.Float32bits(float32(math.Inf(-1))), math.MaxUint32} {
+		for windows := range uint8(5) {
+			f.Add(windows, uint16(17), bits, uint16(0), uint8(0), []byte("rest"))
+		}
+		f.Add(uint8(2), uint16(3), bits, uint16(900), uint8(1), []byte{})
+	}
+	f.Fuzz(func(t *testing.T, windows uint8, at uint16, bits uint32, place uint16, flip uint8, rest []byte) {
+		documents := 2*windowSize + 5
+		path := filepath.Join(t.TempDir(), "checkpoint")
+		file, err := os.Create(path)
+		ok(t, err)
+		_, err = file.Write(header)
+		ok(t, err)
+		for n := range int(windows % 4) {
+			vectors := make([][]float32, min(windowSize, documents-n*windowSize))
+			for k := range vectors {
+				vectors[k] = []float32{1, 2, float32(k)}
+			}
+			vectors[int(at)%len(vectors)][int(at)%3] = math.Float32frombits(bits)
+			ok(t, appendWindow(file, vectors))
+		}
+		_, err = file.Write(rest)
+		ok(t, err)
+		ok(t, file.Close())
+		content, err := os.ReadFile(path)
+		ok(t, err)
+		content[int(place)%len(content)] ^= flip
+		ok(t, os.WriteFile(path, content, 0o644))
+
+		next := 0
+		resumed, first, err := e.open(Run{Checkpoint: path, Resume: true}, header, documents,
+			func(i int, vector []float32) error {
+				sum := float64(vector[0] + vector[1] + vector[2])
+				if i != next || len(vector) != 3 || math.IsNaN(sum*0) {
+					t.Errorf("vector %d, where %d comes next: %v", i, next, vector)
+				}
+				next++
+				return nil
+			})
+		if err != nil {
+			if !errors.Is(err, ErrCheckpoint) || !strings.Contains(err.Error(), path) ||
+				strings.Contains(err.Error(), "\n") {
+				t.Errorf("not one line that names the file: %q", err)
+			}
+			return
+		}
+		defer resumed.Close()
+		info, err := resumed.Stat()
+		ok(t, err)
+		if whole := int64(len(header) + first*12 + (first+windowSize-1)/windowSize*4); first != next ||
+			info.Size() != whole {
+			t.Errorf("%d texts were taken, %d are said; the file has %d bytes, want %d", next, first, info.Size(),
+				whole)
+		}
+	})
+}
