@@ -2,6 +2,7 @@ package serve
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -24,8 +25,9 @@ import (
 )
 
 // largeFolder has nodes with random vectors, a few links and a model of random weights: what it recommends is
-// nonsense, what it costs is not.
-func largeFolder(b testing.TB, nodes, dim int) string {
+// nonsense, what it costs is not. With people, so many of the nodes are people and the others items, without vectors, and
+// the model is one of factors.
+func largeFolder(b testing.TB, nodes, people, dim int) string {
 	b.Helper()
 	check := func(err error) {
 		if err != nil {
@@ -38,8 +40,15 @@ func largeFolder(b testing.TB, nodes, dim int) string {
 	check(err)
 	row := make([]float32, dim)
 	for i := range nodes {
-		_, err := builder.AddNode(graph.Node{ID: fmt.Sprintf("n%d", i), Field: fmt.Sprintf("field %d", i%19),
-			Title: fmt.Sprintf("The title of node %d, as long as titles are", i)})
+		node := graph.Node{ID: fmt.Sprintf("n%d", i), Field: fmt.Sprintf("field %d", i%19),
+			Title: fmt.Sprintf("The title of node %d, as long as titles are", i)}
+		switch {
+		case i < people:
+			node.Role = graph.SourceOnly
+		case people > 0:
+			node.Role = graph.TargetOnly
+		}
+		_, err := builder.AddNode(node)
 		check(err)
 		for k := range row {
 			row[k] = float32(rng.NormFloat64()) / 16
@@ -47,24 +56,32 @@ func largeFolder(b testing.TB, nodes, dim int) string {
 		check(vectors.Set(int32(i), row))
 	}
 	for i := 1; i < nodes; i++ {
-		check(builder.AddLinkIndex(int32(i), int32(rng.IntN(i))))
+		source, target := i, rng.IntN(i)
+		if people > 0 {
+			source, target = i%people, people+rng.IntN(nodes-people)
+		}
+		check(builder.AddLinkIndex(int32(source), int32(target)))
 	}
 	g, _, err := builder.Build()
 	check(err)
-	g, err = g.WithVectors(vectors)
-	check(err)
+	kind := "factors"
+	if people == 0 {
+		kind = "diagonal"
+		g, err = g.WithVectors(vectors)
+		check(err)
+	}
 	folder := b.TempDir()
 	manifest, err := dataset.Write(b.Context(), filepath.Join(folder, "dataset"), dataset.Content{Graph: g},
 		dataset.WriteOptions{})
 	check(err)
 	data := sample.Origin{Files: manifest.Checksums(), Plan: sample.Plan{Split: sample.Whole}}
 	n := model.NodesOf(g)
-	link, err := model.NewLink("diagonal", n, model.LinkOptions{})
+	link, err := model.NewLink(kind, n, model.LinkOptions{Rank: 32})
 	check(err)
 	propensity, err := model.NewPropensity("field-matrix", n, model.PropensityOptions{})
 	check(err)
 	m := model.Model{Link: link, LinkParams: make([]float32, link.Size()), Propensity: propensity,
-		PropensityParams: make([]float32, propensity.Size()), Method: "bayes"}
+		PropensityParams: make([]float32, propensity.Size()), Method: "mle"}
 	for k := range m.LinkParams {
 		m.LinkParams[k] = float32(rng.NormFloat64())
 	}
@@ -74,24 +91,28 @@ func largeFolder(b testing.TB, nodes, dim int) string {
 	return folder
 }
 
-// BenchmarkRecommend asks over loopback with eight clients that wait for their answers: 20,000 nodes of 256 numbers,
-// the ten best of all, exactly. The clients share the processors with the service.
+// BenchmarkRecommend asks over loopback with eight clients that wait for their answers, for the ten best of all, exactly:
+// 20,000 nodes of 256 numbers; 10,000 people and 2,000 items, by factors, and as many nodes of 256 numbers to compare
+// with. The clients share the processors with the service.
 func BenchmarkRecommend(b *testing.B) {
-	for _, explore := range []string{"0", "0.1"} {
-		b.Run("explore="+explore, func(b *testing.B) {
-			s, err := Open(b.Context(), Options{Folder: largeFolder(b, 20_000, 256), Concurrent: 2, Waiting: 100})
-			if err != nil {
-				b.Fatal(err)
-			}
-			defer s.Close()
-			settle(b, s) // the forecast is made once and takes the processors
-			server := httptest.NewServer(s.Handler())
-			defer server.Close()
-			load(b, 8, func(c *http.Client, n int) (*http.Response, error) {
-				return c.Get(fmt.Sprintf("%s/api/v1/recommendations?node=n%d&k=10&explore=%s", server.URL,
-					n*7919%20_000, explore))
+	for _, of := range []struct{ nodes, people int }{{20_000, 0}, {12_000, 0}, {12_000, 10_000}} {
+		for _, explore := range []string{"0", "0.1"} {
+			b.Run(fmt.Sprintf("nodes=%d/people=%d/explore=%s", of.nodes, of.people, explore), func(b *testing.B) {
+				s, err := Open(b.Context(), Options{Folder: largeFolder(b, of.nodes, of.people, 256), Concurrent: 2,
+					Waiting: 100})
+				if err != nil {
+					b.Fatal(err)
+				}
+				defer s.Close()
+				settle(b, s) // the forecast is made once and takes the processors
+				server := httptest.NewServer(s.Handler())
+				defer server.Close()
+				load(b, 8, func(c *http.Client, n int) (*http.Response, error) {
+					return c.Get(fmt.Sprintf("%s/api/v1/recommendations?node=n%d&k=10&explore=%s", server.URL,
+						n*7919%cmp.Or(of.people, of.nodes), explore))
+				})
 			})
-		})
+		}
 	}
 }
 
@@ -161,7 +182,7 @@ func load(b *testing.B, clients int, send func(c *http.Client, n int) (*http.Res
 // fault; memory must stay; and when the rush is over the service must be as it was. Generator and
 // service share the processors and the heap. Long because it is one sequence of measurements.
 func BenchmarkOverload(b *testing.B) {
-	s, err := Open(b.Context(), Options{Folder: largeFolder(b, 20_000, 256), Concurrent: 2})
+	s, err := Open(b.Context(), Options{Folder: largeFolder(b, 20_000, 0, 256), Concurrent: 2})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -173,7 +173,7 @@ func TestGrowth(t *testing.T) {
 		}
 		t.Cleanup(func() { os.RemoveAll(state) })
 	}
-	folder := largeFolder(t, nodes, 8)
+	folder := largeFolder(t, nodes, 0, 8)
 	digest, err := atomicfile.Sum(filepath.Join(folder, "model.safetensors"))
 	if err != nil {
 		t.Fatal(err)
