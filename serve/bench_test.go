@@ -25,8 +25,8 @@ import (
 )
 
 // largeFolder has nodes with random vectors, a few links and a model of random weights: what it recommends is
-// nonsense, what it costs is not. With people, so many of the nodes are people and the others items, without vectors, and
-// the model is one of factors.
+// nonsense, what it costs is not. With people, so many of the nodes are people and the others items, without vectors,
+// and the model is one of factors.
 func largeFolder(b testing.TB, nodes, people, dim int) string {
 	b.Helper()
 	check := func(err error) {
@@ -91,9 +91,9 @@ func largeFolder(b testing.TB, nodes, people, dim int) string {
 	return folder
 }
 
-// BenchmarkRecommend asks over loopback with eight clients that wait for their answers, for the ten best of all, exactly:
-// 20,000 nodes of 256 numbers; 10,000 people and 2,000 items, by factors, and as many nodes of 256 numbers to compare
-// with. The clients share the processors with the service.
+// BenchmarkRecommend asks over loopback with eight clients that wait for their answers, for the ten best of all,
+// exactly: 20,000 nodes of 256 numbers; 10,000 people and 2,000 items, by factors, and as many nodes of 256 numbers to
+// compare with. The clients share the processors with the service.
 func BenchmarkRecommend(b *testing.B) {
 	for _, of := range []struct{ nodes, people int }{{20_000, 0}, {12_000, 0}, {12_000, 10_000}} {
 		for _, explore := range []string{"0", "0.1"} {
