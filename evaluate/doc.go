@@ -18,8 +18,9 @@
 //	Panel        every estimator's opinion with its interval, what biases it, and which errors of π̂ it survives
 //	Certificate  what the method finds on the same nodes when a known truth is planted there
 //
-// Fairness sets the attention that groups of targets are given beside what they deserve, and Bootstrap gives any
-// measure over sources an interval.
+// ValuePolicy says by a log of lists what another policy, a model or a rule, would have been worth, or why the log
+// cannot say. Fairness sets the attention that groups of targets are given beside what they deserve, and Bootstrap
+// gives any measure over sources an interval.
 //
 // In five lines:
 //
