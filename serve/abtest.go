@@ -124,7 +124,14 @@ func (s *Service) StartABTest(ctx context.Context, digest string, share float64)
 	defer s.jobs.swap.Unlock()
 	line := *s.live.Load()
 	if entry.Digest == line.current.digest {
-		return nil, hint.Wrap(requestError("model", digest, "is live already"), "give another")
+		return nil, hint.Wrap(&RequestError{Field: "model", Value: digest, Reason: "is live already", Conflict: true},
+			"give another")
+	}
+	if test := line.abTest; test != nil {
+		if test.B == entry.Digest && test.Share == share {
+			return test, nil
+		}
+		return nil, hint.Wrap(ErrABTestRuns, "end it first")
 	}
 	if line.b, err = s.load(ctx, entry.Digest, s.models.snapshot().Naive); err != nil {
 		return nil, err

@@ -80,12 +80,10 @@ func (s *Service) register(mux *http.ServeMux) huma.API {
 	add(r, ScopeAdmin, "PUT /api/v1/trial", "/api/v1/ab-test", s.putABTest)
 	add(r, ScopeAdmin, "DELETE /api/v1/trial", "/api/v1/ab-test", s.deleteABTest)
 	add(r, ScopeRead, "GET /api/v1/trial", "/api/v1/ab-test", s.getABTest)
-	sse.Register(api, huma.Operation{
-		OperationID: "job-progress", Method: "GET", Path: "/api/v1/jobs/{id}/progress",
-		Summary:  "Stream the progress of a job as server-sent events",
-		Metadata: map[string]any{"scope": ScopeRead}, Security: []map[string][]string{{"token": {string(ScopeRead)}}},
-	}, map[string]any{"job": Job{}}, s.streamJob)
+	sse.Register(api, operation(ScopeRead, "GET /api/v1/jobs/{id}/progress",
+		"Stream the progress of a job as server-sent events"), map[string]any{"job": Job{}}, s.streamJob)
 	describe(config.Components.Schemas.Map())
+	illustrate(api.OpenAPI())
 	return api
 }
 
@@ -96,16 +94,22 @@ type registrar struct {
 	old bool // the paths are deprecated, and summaries name those to use instead
 }
 
-// add registers an operation, such as "GET /api/v1/nodes", with the scope that it needs.
-func add[I, O any](r registrar, scope Scope, pattern, summary string, do func(context.Context, *I) (*O, error)) {
+// operation describes an operation, such as "GET /api/v1/nodes", with the scope that it needs.
+func operation(scope Scope, pattern, summary string) huma.Operation {
 	method, path, _ := strings.Cut(pattern, " ")
-	op := huma.Operation{
-		OperationID: operationID(method, path), Method: method, Path: path, Summary: summary, MaxBodyBytes: maxBody,
-		SkipValidateBody: true, BodyReadTimeout: readTime, // takeBody has read and checked it
+	name := operationName(method, path)
+	return huma.Operation{
+		OperationID: name, Method: method, Path: path, Summary: summary, Tags: []string{tagOf(path)},
+		MaxBodyBytes: maxBody, SkipValidateBody: true, BodyReadTimeout: readTime, // takeBody has read and checked it
 		Metadata: map[string]any{"scope": scope}, Security: []map[string][]string{{"token": {string(scope)}}},
-		Errors: []int{400, 401, 403, 404, 413, 415, 422, 429, 503, 507},
+		Errors: errorsOf(name),
 	}
-	if method == "POST" && path == "/api/v1/jobs" {
+}
+
+// add registers an operation.
+func add[I, O any](r registrar, scope Scope, pattern, summary string, do func(context.Context, *I) (*O, error)) {
+	op := operation(scope, pattern, summary)
+	if op.OperationID == "startJob" {
 		op.DefaultStatus = http.StatusAccepted
 	}
 	if r.old {
@@ -114,7 +118,7 @@ func add[I, O any](r registrar, scope Scope, pattern, summary string, do func(co
 	huma.Register(r.api, op, func(ctx context.Context, in *I) (*O, error) {
 		callerOf(ctx).decoded()
 		if r.old {
-			r.s.deprecated(path, summary)
+			r.s.deprecated(op.Path, summary)
 		}
 		out, err := do(ctx, in)
 		if err == nil {
@@ -131,11 +135,6 @@ func add[I, O any](r registrar, scope Scope, pattern, summary string, do func(co
 	})
 }
 
-func operationID(method, path string) string {
-	path = strings.TrimPrefix(path, "/api/v1/")
-	return strings.ToLower(method) + "-" + strings.NewReplacer("/", "-", "{", "", "}", "").Replace(path)
-}
-
 // guard checks the token and the body, sets the time limit and writes the audit log.
 func (s *Service) guard(api huma.API) func(huma.Context, func(huma.Context)) {
 	return func(ctx huma.Context, next func(huma.Context)) {
@@ -146,7 +145,7 @@ func (s *Service) guard(api huma.API) func(huma.Context, func(huma.Context)) {
 		need, _ := op.Metadata["scope"].(Scope)
 		if need == ScopeAdmin {
 			path := r.URL.Path
-			if op.OperationID == "delete-nodes-id" { // who was forgotten is not written down
+			if op.OperationID == "forgetNode" { // who was forgotten is not written down
 				path = op.Path
 			}
 			defer s.auditCall(w, r, path)
@@ -162,7 +161,7 @@ func (s *Service) guard(api huma.API) func(huma.Context, func(huma.Context)) {
 			refused.write(w, c.id)
 			return
 		}
-		if op.OperationID == "job-progress" {
+		if op.OperationID == "streamJob" {
 			select {
 			case s.lanes.streams <- struct{}{}:
 				defer func() { <-s.lanes.streams }()
@@ -592,9 +591,15 @@ func (s *Service) getLoop(context.Context, *struct{}) (*body[LoopStatus], error)
 	return respond(s.Loop()), nil
 }
 
-func (s *Service) postJob(_ context.Context, in *body[JobRequest]) (*body[Job], error) {
+// startedJob is a job and where to ask for it.
+type startedJob struct {
+	Location string `header:"Location" doc:"path of the job"`
+	Body     Job
+}
+
+func (s *Service) postJob(_ context.Context, in *body[JobRequest]) (*startedJob, error) {
 	job, err := s.StartJob(in.Body)
-	return respond(job), err
+	return &startedJob{s.at("/api/v1/jobs/" + job.ID), job}, err
 }
 
 // StartJob queues a job. It runs while the service is open, or after the folder is opened again.

@@ -18,6 +18,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/danielgtaylor/huma/v2"
+
 	"unseen/dataset"
 	"unseen/fit"
 	"unseen/graph"
@@ -167,6 +169,29 @@ func fromHere(r *http.Request) *http.Request {
 	return r
 }
 
+// document is the description of the API, which is the same for every service.
+var document = sync.OnceValue(func() *huma.OpenAPI {
+	return (&Service{}).register(http.NewServeMux()).OpenAPI()
+})
+
+// withTokens makes a token of each scope.
+func withTokens(t testing.TB) (func(*Options), map[Scope]string) {
+	t.Helper()
+	path, secrets := filepath.Join(t.TempDir(), "tokens.json"), map[Scope]string{}
+	for _, scope := range Scopes {
+		secret, err := AddToken(path, string(scope), scope, time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		secrets[scope] = secret
+	}
+	tokens, err := OpenTokens(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(o *Options) { o.Tokens = tokens }, secrets
+}
+
 // client asks a handler without a network.
 type client struct {
 	t     testing.TB
@@ -193,6 +218,7 @@ func (c client) do(method, path string, body any) *httptest.ResponseRecorder {
 	}
 	w := httptest.NewRecorder()
 	c.h.ServeHTTP(w, r)
+	conforms(c.t, method, path, w)
 	return w
 }
 

@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"crypto/tls"
@@ -201,18 +202,19 @@ func (s *Service) handler(open bool) http.Handler {
 	mux.HandleFunc(s.route("GET /readyz"), s.readyz)
 	mux.Handle(s.route("GET /metrics"), s.requireScope(ScopeRead,
 		promhttp.HandlerFor(s.metrics.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4})))
-	s.sitePages(mux, api)
+	pages := s.sitePages(mux, api)
 	s.redirectPrefix(mux)
 	inner := s.whileOpen(s.sameOrigin(s.answerUnknown(mux)))
 	if !open {
 		inner = localOnly(inner)
 	}
-	return s.instrument(inner)
+	return s.instrument(pages, inner)
 }
 
 // sameOrigin rejects what pages of other sites send through a visitor's browser. Nothing that changes anything comes
 // through: a browser says where a request comes from (Sec-Fetch-Site, Origin), and a form cannot say that it is JSON.
-// Of the API pages of other sites may not read either, whatever the method, so that nobody computes for them.
+// Of the API pages of other sites may not read either, whatever the method, so that nobody computes for them; those of
+// Options.Origins may use the API, by what they know themselves and not by what the visitor's browser knows.
 func (s *Service) sameOrigin(next http.Handler) http.Handler {
 	writes := http.NewCrossOriginProtection()
 	reject := func(w http.ResponseWriter, r *http.Request, status int, what, advice string) {
@@ -223,8 +225,12 @@ func (s *Service) sameOrigin(next http.Handler) http.Handler {
 		site, mode := r.Header.Get("Sec-Fetch-Site"), r.Header.Get("Sec-Fetch-Mode")
 		safe := r.Method == http.MethodGet || r.Method == http.MethodHead || r.Method == http.MethodOptions
 		fromBrowser := site != "" || r.Header.Get("Origin") != ""
+		listed := api && s.allowOrigin(w, r)
 		switch {
-		case writes.Check(r) != nil, api && (site == "cross-site" || site == "same-site") && mode != "navigate":
+		case listed && isPreflight(r):
+			w.WriteHeader(http.StatusNoContent)
+		case !listed && (writes.Check(r) != nil ||
+			api && (site == "cross-site" || site == "same-site") && mode != "navigate"):
 			reject(w, r, http.StatusForbidden, "cross-site request rejected",
 				"send it from a page of this service, or from a program")
 		case api && !safe && !isJSON(r.Header.Get("Content-Type")),
@@ -293,6 +299,7 @@ type caller struct {
 	id        string // of the request
 	token     string // its name
 	operation string
+	foreign   bool   // a page of another origin sends it
 	decoded   func() // the body is decoded: others may have its place
 }
 
@@ -308,14 +315,15 @@ func callerOf(ctx context.Context) *caller {
 
 func requestID(ctx context.Context) string { return callerOf(ctx).id }
 
-// instrument wraps everything: request id, security headers, body limit, logs, metrics, and recovery from panics.
-func (s *Service) instrument(next http.Handler) http.Handler {
+// instrument wraps everything: request id, security headers, body limit, logs, metrics, recovery from panics, and pages
+// in place of problem documents for those who would rather have HTML.
+func (s *Service) instrument(pages *site, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := time.Now()
 		c := &caller{id: clientRequestID(r), operation: "other", decoded: func() {}}
 		r = r.WithContext(context.WithValue(r.Context(), callerKey{}, c))
 		r.Body = http.MaxBytesReader(w, r.Body, s.bodyLimit(r.URL.Path))
-		record := &recorder{ResponseWriter: w}
+		record := &recorder{ResponseWriter: w, html: prefersHTML(r)}
 		h := w.Header()
 		h.Set("X-Request-Id", c.id)
 		h.Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; script-src 'self'; img-src "+
@@ -336,6 +344,9 @@ func (s *Service) instrument(next http.Handler) http.Handler {
 				if record.status == 0 {
 					newProblem(http.StatusInternalServerError, errInternal).write(record, c.id)
 				}
+			}
+			if record.held != nil {
+				pages.showProblem(w, r, record.status, record.held.Bytes())
 			}
 			status := statusOf(record)
 			took := time.Since(began)
@@ -360,15 +371,21 @@ func clientRequestID(r *http.Request) string {
 	return hex.EncodeToString(random[:])
 }
 
-// recorder remembers the status of a response.
+// recorder remembers the status of a response. It keeps problem documents back from those who would rather have HTML.
 type recorder struct {
 	http.ResponseWriter
 	status int
+	html   bool
+	held   *bytes.Buffer // a problem document; nil: none
 }
 
 func (r *recorder) WriteHeader(status int) {
 	if r.status == 0 {
 		r.status = status
+	}
+	if r.html && r.Header().Get("Content-Type") == problemType {
+		r.held = &bytes.Buffer{}
+		return
 	}
 	r.ResponseWriter.WriteHeader(status)
 }
@@ -376,6 +393,9 @@ func (r *recorder) WriteHeader(status int) {
 func (r *recorder) Write(p []byte) (int, error) {
 	if r.status == 0 {
 		r.status = http.StatusOK
+	}
+	if r.held != nil {
+		return r.held.Write(p)
 	}
 	return r.ResponseWriter.Write(p)
 }
@@ -398,7 +418,7 @@ func (s *Service) admit(r *http.Request, need Scope) *problem {
 	}
 	scheme, secret, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	secret, given := strings.TrimSpace(secret), strings.EqualFold(scheme, "Bearer")
-	if cookie, err := r.Cookie(tokenCookie); !given && err == nil {
+	if cookie, err := r.Cookie(tokenCookie); !given && err == nil && !callerOf(r.Context()).foreign {
 		secret, given = cookie.Value, true
 	}
 	if !given {

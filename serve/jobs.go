@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"unseen/hint"
 	"unseen/internal/atomicfile"
 )
 
@@ -64,8 +65,12 @@ type JobRequest struct {
 	Keep bool `json:"keep,omitempty" deprecated:"true" doc:"old name of trainOnly"`
 }
 
-// ErrNoJob: there is no job with that id, or it was forgotten.
-var ErrNoJob = errors.New("no such job")
+var (
+	// ErrNoJob: there is no job with that id, or it was forgotten.
+	ErrNoJob = errors.New("no such job")
+	// ErrJobEnded: a job was done or failed before it could be cancelled.
+	ErrJobEnded = errors.New("the job has ended")
+)
 
 // errQueue: the queue is full.
 var errQueue = errors.New("too many jobs in the queue")
@@ -264,6 +269,8 @@ func (j *jobs) stop(id string) (Job, error) {
 		case w.cancel != nil:
 			w.stopped = true
 			w.cancel()
+		case w.State != JobCancelled:
+			return Job{}, hint.Wrap(fmt.Errorf("%w: it is %s", ErrJobEnded, w.State), "nothing was undone")
 		}
 		return w.Job, nil
 	}

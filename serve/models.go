@@ -22,8 +22,14 @@ import (
 	"unseen/loop"
 )
 
-// ErrNoModel: there is no model with that digest.
-var ErrNoModel = errors.New("no such model")
+var (
+	// ErrNoModel: there is no model with that digest.
+	ErrNoModel = errors.New("no such model")
+	// ErrNoPrevious: no other model was live before, or all that were are gone.
+	ErrNoPrevious = errors.New("no previous model to roll back to")
+	// ErrABTestRuns: an A/B test has to be ended first.
+	ErrABTestRuns = errors.New("another A/B test runs")
+)
 
 // ModelEntry is a registered model.
 type ModelEntry struct {

@@ -62,6 +62,7 @@ var pageSpecs = map[string]pageSpec{
 	"docs":     {link: "/docs"},
 	"login":    {},
 	"error":    {},
+	"refused":  {},
 }
 
 // navigation lists the links of the navigation.
@@ -130,7 +131,7 @@ func bodyOf(op *huma.Operation) string {
 }
 
 // sitePages registers every page.
-func (s *Service) sitePages(mux *http.ServeMux, api huma.API) {
+func (s *Service) sitePages(mux *http.ServeMux, api huma.API) *site {
 	p := &site{s: s, mux: mux, pages: map[string]*template.Template{}}
 	places := template.FuncMap{"at": s.at, "node": s.nodeAt}
 	for name := range pageSpecs {
@@ -142,7 +143,7 @@ func (s *Service) sitePages(mux *http.ServeMux, api huma.API) {
 	p.loop()
 	p.bridges()
 	p.runs()
-	operations := operationsOf(api)
+	operations := operationsOf(api.OpenAPI())
 	p.read("GET /docs", "page-docs", func(w http.ResponseWriter, r *http.Request) error {
 		p.show(w, r, http.StatusOK, "docs", map[string]any{"API": api.OpenAPI(), "Operations": operations})
 		return nil
@@ -167,13 +168,14 @@ func (s *Service) sitePages(mux *http.ServeMux, api huma.API) {
 		http.Redirect(w, r, s.at("/"), http.StatusSeeOther)
 	})
 	s.assets(mux)
+	return p
 }
 
 // show responds with a page.
 func (p *site) show(w http.ResponseWriter, r *http.Request, status int, name string, content any) {
 	of := pageSpecs[name]
 	f := pageFrame{Script: of.script, Lines: of.lines, Maps: of.maps, Content: content}
-	if name != "login" { // a visitor without a token learns nothing
+	if name != "login" && name != "refused" { // a visitor without a token learns nothing
 		f.Alarm = p.s.monitor.alarming()
 		for _, to := range navigation {
 			f.Links = append(f.Links, navLink{p.s.at(to.Path), to.Name, to.Path == of.link})
@@ -420,10 +422,10 @@ func (s scale) banded(of span, low, high float64) span {
 }
 
 // operationsOf lists all operations of the API by path.
-func operationsOf(api huma.API) []*huma.Operation {
+func operationsOf(api *huma.OpenAPI) []*huma.Operation {
 	var all []*huma.Operation
-	for _, item := range api.OpenAPI().Paths {
-		for _, op := range []*huma.Operation{item.Get, item.Post, item.Put, item.Delete} {
+	for _, item := range api.Paths {
+		for _, op := range []*huma.Operation{item.Get, item.Post, item.Put, item.Patch, item.Delete} {
 			if op != nil {
 				all = append(all, op)
 			}

@@ -17,6 +17,9 @@ import (
 	"unseen/serve/store"
 )
 
+// problemType is the media type of problem documents.
+const problemType = "application/problem+json"
+
 // problem is an error of the API in the form of RFC 9457, with what to do about it as data.
 type problem struct {
 	huma.ErrorModel
@@ -73,8 +76,11 @@ func (s *Service) problem(err error) (_ *problem, known bool) {
 		if invalidRequest.See != "" {
 			err = see(invalidRequest.See)
 		}
-		if invalidRequest.NotFound {
+		switch {
+		case invalidRequest.NotFound:
 			return newProblem(http.StatusNotFound, err), true
+		case invalidRequest.Conflict:
+			return newProblem(http.StatusConflict, err), true
 		}
 		return newProblem(http.StatusUnprocessableEntity, err), true
 	case errors.As(err, &invalid):
@@ -102,6 +108,8 @@ func (s *Service) problem(err error) (_ *problem, known bool) {
 		return retryLater(http.StatusServiceUnavailable, err, 5), true
 	case errors.Is(err, recommend.ErrNothing), errors.Is(err, recommend.ErrQuery):
 		return newProblem(http.StatusUnprocessableEntity, err), true
+	case errors.Is(err, ErrNoPrevious), errors.Is(err, ErrABTestRuns), errors.Is(err, ErrJobEnded):
+		return newProblem(http.StatusConflict, err), true
 	case errors.Is(err, ErrNoModel):
 		return newProblem(http.StatusNotFound, see("/api/v1/models")), true
 	case errors.Is(err, ErrNoJob):
@@ -123,7 +131,7 @@ func (p *problem) write(w http.ResponseWriter, request string) {
 	if p.Status == http.StatusUnauthorized {
 		w.Header().Set("WWW-Authenticate", "Bearer")
 	}
-	w.Header().Set("Content-Type", "application/problem+json")
+	w.Header().Set("Content-Type", problemType)
 	w.WriteHeader(p.Status)
 	_ = json.NewEncoder(w).Encode(p) // fails only if the client is gone
 }

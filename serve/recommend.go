@@ -77,6 +77,7 @@ type RequestError struct {
 	Reason   string
 	See      string // path of the API that lists valid values, below Options.Prefix; "" if none does
 	NotFound bool   // the value names something that does not exist
+	Conflict bool   // the request is valid, but not in the state that the service is in
 }
 
 func (e *RequestError) Error() string { return e.Field + " " + e.Reason }

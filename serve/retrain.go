@@ -16,6 +16,7 @@ import (
 	"unseen/evaluate"
 	"unseen/fit"
 	"unseen/graph"
+	"unseen/hint"
 	"unseen/internal/atomicfile"
 	"unseen/model"
 	"unseen/progress"
@@ -294,7 +295,7 @@ func (s *Service) Deploy(ctx context.Context, digest string) (_ ModelEntry, err 
 	r := s.models.snapshot()
 	if digest == "" {
 		if len(r.Previous) == 0 {
-			return ModelEntry{}, fmt.Errorf("%w: there is no previous model to roll back to", ErrNoModel)
+			return ModelEntry{}, hint.Wrap(ErrNoPrevious, "deploy one of %s by its digest", s.at("/api/v1/models"))
 		}
 		digest = r.Previous[len(r.Previous)-1]
 	}

@@ -111,7 +111,7 @@ func TestFaults(t *testing.T) {
 		{"POST", "/api/v1/jobs", JobRequest{Kind: "dance"}, 422, "body.kind"},
 		{"POST", "/api/v1/jobs", JobRequest{Kind: "retrain", Method: "alchemy"}, 422, "method"},
 		{"GET", "/api/v1/jobs/77", nil, 404, ""},
-		{"POST", "/api/v1/models/rollback", nil, 404, ""},
+		{"POST", "/api/v1/models/rollback", nil, 409, ""},
 		{"POST", "/api/v1/models/abcdef123456/deploy", nil, 404, ""},
 		{"PUT", "/api/v1/ab-test", abTestRequest{"abcdef123456", .5}, 404, ""},
 		{"GET", "/api/v2/nodes", nil, 404, ""},
@@ -483,7 +483,7 @@ func TestShedding(t *testing.T) {
 func TestPanic(t *testing.T) {
 	t.Parallel()
 	s := open(t)
-	h := s.instrument(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("boom") }))
+	h := s.instrument(nil, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("boom") }))
 	w := client{t: t, h: h}.do("GET", "/", nil)
 	if w.Code != 500 || strings.Contains(w.Body.String(), "boom") ||
 		!strings.Contains(w.Body.String(), w.Header().Get("X-Request-Id")) {

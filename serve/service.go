@@ -58,6 +58,10 @@ type Options struct {
 	// log. Use it behind a proxy that authenticates.
 	Open bool
 
+	// Origins are the origins of other sites whose pages may use the API, such as https://shop.example. They get the
+	// rights of the tokens that they send, never those of a visitor's cookie; without Tokens they may do everything.
+	Origins []string
+
 	Engine engine.Engine    // that scores, trains and judges; nil means engine.CPU with one thread for each request
 	Log    *slog.Logger     // nil: nothing is logged
 	Now    func() time.Time // nil: the clock
@@ -113,8 +117,7 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Explore == 0 {
 		o.Explore = .1
 	}
-	o.Explore = max(o.Explore, 0)
-	if o.Explore > 1 {
+	if o.Explore = max(o.Explore, 0); o.Explore > 1 {
 		return o, fmt.Errorf("explore is %v; give a share from 0 to 1", o.Explore)
 	}
 	set := func(value *int, fallback int) {
@@ -133,9 +136,11 @@ func (o Options) withDefaults() (Options, error) {
 		o.Margin = .05
 	}
 	o.Prefix, err = cleanPrefix(o.Prefix)
-	if err = errors.Join(err, checkRetention(o.KeepEvents)); err != nil {
+	origins, wrong := cleanOrigins(o.Origins)
+	if err = errors.Join(err, wrong, checkRetention(o.KeepEvents)); err != nil {
 		return o, err
 	}
+	o.Origins = origins
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}

@@ -71,6 +71,7 @@ var settingFlags = map[hint.Setting]settingFlag{
 	"nodesFromLinks": {"nodes-from-links", imports},
 	"open":           {"open", "serve"},
 	"optimiser":      {"optimiser", "fit"},
+	"origins":        {"cors-origin", "serve"},
 	"position":       {"position", interactions + "," + tableImports},
 	"probability":    {"probability", interactions},
 	"propensity":     {"propensity", "fit"},

@@ -95,8 +95,9 @@ type openAPI struct {
 }
 
 type apiOperation struct {
-	Summary    string
-	Parameters []struct {
+	OperationID string
+	Summary     string
+	Parameters  []struct {
 		Name, In, Description string
 		Required              bool
 		Schema                apiSchema
@@ -268,10 +269,11 @@ func apiPage(api openAPI) string {
 A running service shows this reference at '/docs' and serves it as an OpenAPI document at '/openapi.json'.
 [The guide](service.md) has requests to copy. Errors are RFC 9457 documents with a hint
 ([Problem](#problem)); a response with 429 or 503 has 'Retry-After'. The scope is what a token needs, if the service has
-tokens. Deprecated names are accepted for one version.
+tokens. The name is that of the function in a client that a generator makes of the document, and the operation in
+metrics and logs. Deprecated names are accepted for one version.
 %s
-| operation | purpose | scope |
-|---|---|---|
+| operation | purpose | name | scope |
+|---|---|---|---|
 `, "'", "`"), api.Info.Version, generated, api.Info.Description, strings.ReplaceAll(apiNames, "'", "`"))
 	type entry struct {
 		method, path string
@@ -279,7 +281,7 @@ tokens. Deprecated names are accepted for one version.
 	}
 	var all []entry
 	for _, path := range slices.Sorted(maps.Keys(api.Paths)) {
-		for _, method := range []string{"get", "post", "put", "delete"} {
+		for _, method := range []string{"get", "post", "put", "patch", "delete"} {
 			if op, ok := api.Paths[path][method]; ok {
 				all = append(all, entry{strings.ToUpper(method), path, op})
 			}
@@ -288,7 +290,8 @@ tokens. Deprecated names are accepted for one version.
 	for _, op := range all {
 		title := op.method + " " + op.path
 		anchor := strings.ReplaceAll(notAnchor.ReplaceAllString(strings.ToLower(title), ""), " ", "-")
-		fmt.Fprintf(&page, "| [`%s`](#%s) | %s | %s |\n", title, anchor, cell(op.Summary), op.scope())
+		fmt.Fprintf(&page, "| [`%s`](#%s) | %s | `%s` | %s |\n", title, anchor, cell(op.Summary), op.OperationID,
+			op.scope())
 	}
 	page.WriteString("\n# Requests\n")
 	for _, op := range all {
@@ -367,7 +370,7 @@ func TestReferenceSees(t *testing.T) {
 	t.Parallel()
 	var api openAPI
 	raw := `{"info": {"version": "2"}, "paths": {"/a/{id}": {"put": {
-		"summary": "Does a|b", "security": [{"token": ["admin"]}],
+		"operationId": "doThing", "summary": "Does a|b", "security": [{"token": ["admin"]}],
 		"parameters": [{"name": "id", "in": "path", "required": true,
 			"schema": {"type": "integer", "minimum": 1, "maximum": 9, "default": 3}}],
 		"requestBody": {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/Thing"}}}},
@@ -383,7 +386,7 @@ func TestReferenceSees(t *testing.T) {
 	}
 	page := apiPage(api)
 	for _, line := range []string{
-		"| [`PUT /a/{id}`](#put-aid) | Does a\\|b | admin |",
+		"| [`PUT /a/{id}`](#put-aid) | Does a\\|b | `doThing` | admin |",
 		"| `id` | integer, path, required | (1 to 9; default 3) |",
 		"Body: [Thing](#thing) (application/json).", "Response: 200 with list of string.",
 		"| `of` | map to number |  |",

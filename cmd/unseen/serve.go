@@ -90,6 +90,8 @@ can read. After Ctrl-C, requests in progress may finish.`,
 	flags.Int64Var(&f.options.RetrainAfter, "retrain-after", 1, "new events that a scheduled retraining needs")
 	flags.StringVar(&f.tokens, "token-file", "", "`file` of tokens (default: no token is needed)")
 	flags.BoolVar(&f.options.Open, "open", false, "need no token: a proxy in front authenticates")
+	flags.StringArrayVar(&f.options.Origins, "cors-origin", nil,
+		"`origin` whose pages may use the API, such as https://shop.example; repeatable")
 	flags.StringVar(&f.listen.Cert, "tls-cert", "", "certificate `file`")
 	flags.StringVar(&f.listen.Key, "tls-key", "", "private key `file` of the certificate")
 	privateFile(cmd, "tls-key")
@@ -99,7 +101,7 @@ can read. After Ctrl-C, requests in progress may finish.`,
 	flags.BoolVar(&f.verbose, "verbose", false, "log every request")
 	flags.BoolVar(&f.quiet, "quiet", false, "log only warnings")
 	completeFlags(cmd, nil, "listen", "prefix", "store", "explore", "keep", "keep-events", "retrain-every",
-		"retrain-after", "rate", "concurrent", "drain")
+		"retrain-after", "rate", "concurrent", "drain", "cors-origin")
 	cmd.AddCommand(newServeToken())
 	return cmd
 }

@@ -29,7 +29,7 @@ var Kinds = []Kind{Shown, Clicked, Linked}
 // the spool; the tags other than json are for the API's reference and its validation.
 type LogEvent struct {
 	// ID is empty in events that were compacted.
-	ID     string `json:"id" minLength:"1" maxLength:"256" doc:"the client's; stored once; empty after compaction"`
+	ID     string `json:"id" maxLength:"256" doc:"the client's, not empty; stored once; empty after compaction"`
 	Kind   Kind   `json:"kind" enum:"shown,clicked,linked" doc:"what happened"`
 	Source string `json:"source" minLength:"1" maxLength:"1024" doc:"id of the node that the list was for"`
 	Target string `json:"target" minLength:"1" maxLength:"1024" doc:"id of the item"`
