@@ -89,6 +89,12 @@ type innerCrossBonus struct {
 // Rows are those of the model inside.
 func (m *innerCrossBonus) Rows(params []float32) (*graph.Vectors, error) { return m.inner.Rows(params) }
 
+// RowOf is that of the model inside, if it has one.
+func (m *innerCrossBonus) RowOf(row, params []float32, node int32, vector []float32) bool {
+	inside, ok := m.inner.(TargetRows)
+	return ok && inside.RowOf(row, params, node, vector)
+}
+
 // Query is that of the model inside, with the bonus on the offsets of other fields.
 func (m *innerCrossBonus) Query(q, offsets, params []float32, source int32) {
 	m.inner.Query(q, offsets, params, source)

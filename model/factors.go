@@ -303,6 +303,33 @@ func (m *Factors) Rows(params []float32) (*graph.Vectors, error) {
 	return rows, nil
 }
 
+// RowOf sets t_j = (v_j + A·h, b_j) for another vector h of node j. A new target has no v, and the mean effect of all:
+// training would give it the prior's 0, about which the effects of popular targets are too high for one nobody knows.
+func (m *Factors) RowOf(row, params []float32, node int32, vector []float32) bool {
+	if m.rows != nil && vector != nil && len(vector) != m.dim() {
+		return false
+	}
+	p := m.split(params)
+	clear(row[:m.rank])
+	j := int32(-1)
+	if node >= 0 {
+		j = m.targets.of(node)
+	}
+	if j >= 0 {
+		copy(row, m.row(p.v, j))
+		row[m.rank] = p.target[j]
+	} else {
+		row[m.rank] = sum(p.target) / float32(max(len(p.target), 1))
+	}
+	if m.rows != nil && vector != nil {
+		d := m.dim()
+		for k := range m.rank {
+			row[k] += dotOf(p.a[k*d:(k+1)*d], vector)
+		}
+	}
+	return true
+}
+
 // SourcePrecision is that of the normal prior of a source's effect b_i, in training and in folding in.
 const SourcePrecision = 3
 

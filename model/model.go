@@ -76,6 +76,14 @@ type VectorQuery interface {
 	QueryOf(q, offsets, params, vector []float32, field uint16)
 }
 
+// TargetRows is an inner product that has rows for targets that it was not trained on.
+type TargetRows interface {
+	InnerProduct
+	// RowOf sets the row of a target with a vector, which may be nil: of a node of the model whose vector has changed,
+	// or of a new one, whose node is −1. It reports false where the vector does not fit.
+	RowOf(row, params []float32, node int32, vector []float32) bool
+}
+
 // DensePropensity is a propensity model whose logits are sums of terms, so that the logits of whole blocks of
 // pairs can be computed together. Sums over all pairs of a graph need it.
 type DensePropensity interface {

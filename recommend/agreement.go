@@ -92,11 +92,23 @@ func (r *Recommender) agreement(q Query, pool []int32) *Agreement {
 func (r *Recommender) logits(by ranking, s Source, targets []int32) []float32 {
 	q, _ := r.query(by, s)
 	z := make([]float32, len(targets))
-	kern.Dots(z, q.Vector, kern.MatrixOf(by.rows), targets)
+	if s.over.count() == 0 {
+		kern.Dots(z, q.Vector, kern.MatrixOf(by.rows), targets)
+	}
+	row := make([]float32, len(q.Vector))
 	for k, j := range targets {
-		z[k] += q.Offsets[r.nodes.Fields[j]]
-		if by.Slope != 0 {
+		if s.over.count() > 0 {
+			r.loadRow(row, s.over, j)
+			z[k] = float32(product(q.Vector, row))
+		}
+		z[k] += q.Offsets[r.FieldAt(s.over, j)]
+		if by.Slope == 0 {
+			continue
+		}
+		if e := r.extraAt(s.over, j); e == nil {
 			z[k] += by.Slope * by.Popularity[j]
+		} else if e.base >= 0 {
+			z[k] += by.Slope * by.Popularity[e.base]
 		}
 	}
 	return z

@@ -114,7 +114,7 @@ func (r *Recommender) skipped(s Source, linked bool) (skip []int32) {
 // oneByOne is batch for models that are no inner product.
 func (r *Recommender) oneByOne(ctx context.Context, rows []Row, by ranking, q Query,
 	keep func(*Row, []engine.Hit)) error {
-	room := r.rooms.Get().(*room)
+	room := r.enter(nil)
 	defer r.rooms.Put(room)
 	for k := range rows {
 		q.Source = r.Node(rows[k].Source)

@@ -280,14 +280,14 @@ func (b *bridgeSums) reading(ctx context.Context, cell [2]uint16) ([]Reading, er
 		}
 		sources[p.source]++
 		targets[p.target] = true
-		item := b.r.item(p.target)
+		item := b.r.item(nil, p.target)
 		item.Rank, item.Logit, item.Link, item.Shown = len(out)+1, float64(p.z), sigmoid(float64(p.z)), 1
 		logits, err := b.r.propensities(ctx, b.r.Node(p.source), []int32{p.target}, []float32{p.z})
 		if err != nil {
 			return nil, err
 		}
 		item.Propensity = sigmoid(float64(logits[0]))
-		out = append(out, Reading{For: b.r.item(p.source), Item: item})
+		out = append(out, Reading{For: b.r.item(nil, p.source), Item: item})
 	}
 	return out, nil
 }

@@ -96,7 +96,7 @@ func (r *Recommender) Sweep(ctx context.Context, s SweepSettings) (*Sweep, error
 // sweepOne judges the lists of one source.
 func (r *Recommender) sweepOne(ctx context.Context, out *Sweep, queries []Query, held *evaluate.Candidates,
 	at int) error {
-	room := r.rooms.Get().(*room)
+	room := r.enter(nil)
 	defer r.rooms.Put(room)
 	source := r.Node(held.Sources()[at])
 	q := queries[0]

@@ -36,15 +36,15 @@ func (r *Recommender) diversify(ctx context.Context, room *room, order []float32
 		relevance[k] = probability(j)
 		top = math.Max(top, relevance[k])
 	}
-	rows := r.nodes.Vectors
-	if rows == nil {
-		rows = r.published.rows // learned factors, where there is nothing else to compare
+	dim, load := r.nodes.Dim(), r.loadVector
+	if r.nodes.Vectors == nil { // learned factors, where there is nothing else to compare
+		dim, load = r.published.rows.Dim(), r.loadRow
 	}
 	vectors := make([][]float32, len(pool))
 	norms := make([]float64, len(pool))
 	for k, j := range pool {
-		vectors[k] = make([]float32, rows.Dim())
-		rows.Load(vectors[k], j)
+		vectors[k] = make([]float32, dim)
+		load(vectors[k], q.Overlay, j)
 		norms[k] = math.Sqrt(product(vectors[k], vectors[k]))
 		if top > 0 {
 			relevance[k] /= top
@@ -70,7 +70,7 @@ func (r *Recommender) diversify(ctx context.Context, room *room, order []float32
 			if norms[k] > 0 && norms[at] > 0 {
 				similar = .5 * product(vectors[k], vectors[at]) / (norms[k] * norms[at])
 			}
-			if r.g.Field(pool[k]) == r.g.Field(pool[at]) {
+			if r.FieldAt(q.Overlay, pool[k]) == r.FieldAt(q.Overlay, pool[at]) {
 				similar += .5
 			}
 			if len(out) == 1 || similar > alike[k] {

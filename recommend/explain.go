@@ -54,7 +54,7 @@ func (r *Recommender) describe(ctx context.Context, q Query, chosen []drawn, at 
 		return nil, err
 	}
 	for k, d := range chosen {
-		item := r.item(d.node)
+		item := r.item(q.Overlay, d.node)
 		item.Rank, item.ByLink, item.Shown = k+1, at.corrected[k], d.shown
 		item.Logit = float64(at.logits[k])
 		item.Link, item.Propensity = sigmoid(item.Logit), sigmoid(float64(propensities[k]))
@@ -65,7 +65,7 @@ func (r *Recommender) describe(ctx context.Context, q Query, chosen []drawn, at 
 		if at.naive != nil {
 			item.NaiveRank = at.naive[k]
 		}
-		cell, known := r.cells[[2]uint16{r.field(q.Source), r.g.Field(d.node)}]
+		cell, known := r.cells[[2]uint16{r.field(q.Source), r.FieldAt(q.Overlay, d.node)}]
 		item.Weak = known && cell.Links < fewLinks
 		if q.Explain {
 			why, err := r.explain(q.Source, item)
@@ -123,7 +123,7 @@ func (r *Recommender) explainLink(s Source, item Item) (*Explanation, error) {
 	} else {
 		r.nodes.Vectors.Load(from, s.node)
 	}
-	r.nodes.Vectors.Load(to, item.Node)
+	r.loadVector(to, s.over, item.Node)
 	var sum float64
 	for k := range w {
 		sum += float64(w[k]) * float64(from[k]) * float64(to[k])
@@ -163,7 +163,7 @@ func (r *Recommender) explainLink(s Source, item Item) (*Explanation, error) {
 func (r *Recommender) explainFactors(s Source, item Item) []*Explanation {
 	q, _ := r.query(r.published, s)
 	row := make([]float32, len(q.Vector))
-	r.published.rows.Load(row, item.Node)
+	r.loadRow(row, s.over, item.Node)
 	rank := len(row) - 1 // the last is the item's own effect
 	likeness := product(q.Vector[:rank], row[:rank])
 	own := float64(q.Vector[rank]) * float64(row[rank])
@@ -193,7 +193,7 @@ func (r *Recommender) sharedWords(s Source, target int32, w []float32, score flo
 			return nil, err
 		}
 	}
-	to, err := r.texts(target)
+	to, err := r.textAt(s.over, target)
 	if err != nil {
 		return nil, err
 	}
@@ -219,8 +219,8 @@ func (r *Recommender) explainExposure(s Source, item Item) *Explanation {
 		out.Message = "this model ignores exposure"
 		return out
 	}
-	out.Children = r.explainTerms(item)
-	cell, known := r.cells[[2]uint16{r.field(s), r.g.Field(item.Node)}]
+	out.Children = r.explainTerms(s, item)
+	cell, known := r.cells[[2]uint16{r.field(s), r.FieldAt(s.over, item.Node)}]
 	if !known {
 		return out
 	}
@@ -251,7 +251,7 @@ func (r *Recommender) explainExposure(s Source, item Item) *Explanation {
 }
 
 // explainTerms says how much the logit of π̂ has from what is known of the pair besides its fields.
-func (r *Recommender) explainTerms(item Item) (out []*Explanation) {
+func (r *Recommender) explainTerms(s Source, item Item) (out []*Explanation) {
 	if r.terms == nil {
 		return nil
 	}
@@ -261,7 +261,7 @@ func (r *Recommender) explainTerms(item Item) (out []*Explanation) {
 				r.terms.Link)})
 	}
 	if r.terms.Target != nil {
-		out = append(out, &Explanation{Value: float64(r.terms.Target[item.Node]),
+		out = append(out, &Explanation{Value: float64(r.terms.Target[r.likeTargets(s.over, []int32{item.Node})[0]]),
 			Message: "in its logit, by what is known of the item: how many link to it, or its age"})
 	}
 	return out

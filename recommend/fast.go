@@ -10,7 +10,7 @@ import (
 // can where all that matters is an inner product, the same for every field but for a constant: without filters and
 // dials, and without a naive model, whose ranks are among all candidates.
 func (r *Recommender) fast(ctx context.Context, q Query) (list *List, found bool, err error) {
-	if r.sketch == nil || r.naive != nil || !q.plain() { // nor are people and items sketched
+	if r.sketch == nil || r.naive != nil || !q.plain() || q.Overlay != nil { // nor are people and items sketched
 		return nil, false, nil
 	}
 	query, ok := r.query(r.ranker, q.Source)

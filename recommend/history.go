@@ -129,6 +129,8 @@ func (r *Recommender) fold(ctx context.Context, m model.Model, by ranking, s Sou
 // linkedBy returns what a source links to, ascending.
 func (r *Recommender) linkedBy(s Source) []int32 {
 	switch {
+	case s.relinked:
+		return s.linked
 	case s.folded != nil:
 		return s.folded.linked
 	case s.New():

@@ -89,6 +89,9 @@ type Recommender struct {
 	terms  *model.ExposureTerms
 	sketch *engine.Sketch // nil unless fast
 	rooms  sync.Pool
+	// found when they are first needed: fields by name, and targets that new ones of a field are like in π̂
+	fieldsByName func() map[string]uint16
+	standIns     func() []int32
 }
 
 // New makes a recommender. The graph must be the one that the model was fitted to, or one with the same fields
@@ -123,15 +126,15 @@ func New(g *graph.Graph, m model.Model, o Options) (*Recommender, error) {
 			return nil, fmt.Errorf("%w: its vectors cannot be copied for fast queries: %w", ErrModel, err)
 		}
 	}
-	r.rooms.New = func() any {
-		column := func() []float32 { return make([]float32, g.Len()) }
-		out := &room{scores: column(), naive: column(), seen: column(), spare: column()}
-		if out.links = out.scores; r.members != nil {
-			out.both = make([]float32, 2*g.Len())
-			out.scores, out.links = out.both[:g.Len()], out.both[g.Len():]
+	r.rooms.New = func() any { return new(room) }
+	r.standIns = sync.OnceValue(r.findStandIns)
+	r.fieldsByName = sync.OnceValue(func() map[string]uint16 {
+		names := make(map[string]uint16, g.FieldCount())
+		for f := range g.FieldCount() {
+			names[g.FieldName(uint16(f))] = uint16(f)
 		}
-		return out
-	}
+		return names
+	})
 	return r, nil
 }
 
@@ -211,6 +214,11 @@ type Source struct {
 	text   encode.Text
 	like   int32 // of a vector: the node of its field that it is most like, for propensities that look at nodes
 	folded *folded
+	over   *Overlay // of the query
+	place  int32    // 1 + where it is behind the graph; 0: it is not
+	linked []int32  // what it links to, ascending, if relinked
+	// relinked: that is not what the graph says
+	relinked bool
 }
 
 // Node is a source of the graph.
@@ -303,13 +311,19 @@ func (r *Recommender) comparable(vector []float32) error {
 // FieldOf guesses the field of a vector: the most common one among the nodes most like it, each counted by its
 // cosine. The probability is its share.
 func (r *Recommender) FieldOf(ctx context.Context, vector []float32) (field uint16, probability float64, err error) {
-	const neighbours = 25
 	if err := r.comparable(vector); err != nil {
 		return graph.UnknownField, 0, err
 	}
+	return r.commonField(ctx, vector, r.g.Sources())
+}
+
+// commonField is FieldOf among some nodes.
+func (r *Recommender) commonField(ctx context.Context, vector []float32, among []int32) (field uint16,
+	probability float64, err error) {
+	const neighbours = 25
 	near := engine.SearchQuery{Vector: vector}
 	if r.g.TwoSided() {
-		near.Among = r.g.Sources()
+		near.Among = among
 	}
 	alike, err := r.search(ctx, near, neighbours)
 	if err != nil {
@@ -347,8 +361,9 @@ type Query struct {
 	// Before: only targets that come before the source in this order, those that it could have linked to when it was
 	// new; nil means any.
 	Before  *graph.Order
-	Linked  bool    // targets that the source links to already may be recommended again
-	Exclude []int32 // never these
+	Linked  bool     // targets that the source links to already may be recommended again
+	Exclude []int32  // never these
+	Overlay *Overlay // what has changed since the graph was made; nil: nothing
 
 	Diversity float64 // from 0, relevance only, to 1, most diverse
 	Explore   float64 // share of the places that are drawn in proportion to ŷ, from 0 to 1
@@ -456,11 +471,32 @@ func (r *Recommender) validate(q Query) error {
 type room struct {
 	scores, naive []float32 // by the rule of lists, and by the naive model
 	links         []float32 // z of the published model: scores itself, unless there are several assumptions
-	both          []float32 // one behind the other, where they are two
+	both          []float32 // of the graph alone, one behind the other, where they are two
+	own           []float32 // room of scores
 	seen, spare   []float32 // log π̂ŷ, and what it takes to find it
 	kept          []int32   // candidates, ascending
 	relevance     []float32 // ŷ of every node, where a list is drawn
 	shares        []float64 // of the candidates, where a list is drawn
+}
+
+// enter returns a room for the nodes of the graph and of an overlay.
+func (r *Recommender) enter(o *Overlay) *room {
+	room := r.rooms.Get().(*room)
+	n := r.g.Len() + o.count()
+	size := func(column []float32, n int) []float32 { return slices.Grow(column[:0], n)[:n] }
+	room.naive, room.seen, room.spare = size(room.naive, n), size(room.seen, n), size(room.spare, n)
+	switch room.own = size(room.own, n); {
+	case r.members == nil:
+		room.scores, room.links = room.own, room.own
+	case o.count() == 0:
+		room.both = size(room.both, 2*n)
+		room.scores, room.links = room.both[:n], room.both[n:]
+	default:
+		room.both = size(room.both, 2*r.g.Len()+n)
+		room.scores, room.links = room.own, room.both[2*r.g.Len():]
+		room.both = room.both[:2*r.g.Len()]
+	}
+	return room
 }
 
 // Top returns the best targets, or those that the dials ask for instead.
@@ -471,6 +507,7 @@ func (r *Recommender) Top(ctx context.Context, q Query) (*List, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+	q.Source.over = q.Overlay
 	list, found, err := r.fast(ctx, q)
 	if err == nil && !found {
 		list, err = r.exact(ctx, q)
@@ -491,7 +528,7 @@ func (r *Recommender) Top(ctx context.Context, q Query) (*List, error) {
 
 // exact answers a query by the scores of all nodes.
 func (r *Recommender) exact(ctx context.Context, q Query) (*List, error) {
-	room := r.rooms.Get().(*room)
+	room := r.enter(q.Overlay)
 	defer r.rooms.Put(room)
 	r.candidates(room, q)
 	if len(room.kept) == 0 {
@@ -556,7 +593,11 @@ func (r *Recommender) choose(ctx context.Context, room *room, order []float32, q
 
 // newList is a list without items.
 func (r *Recommender) newList(q Query, candidates int) *List {
-	return &List{Candidates: candidates, Source: r.item(q.Source.Index()), Field: r.g.FieldName(r.field(q.Source))}
+	at := q.Source.Index()
+	if q.Source.place > 0 {
+		at = q.Source.place - 1
+	}
+	return &List{Candidates: candidates, Source: r.item(q.Overlay, at), Field: r.g.FieldName(r.field(q.Source))}
 }
 
 // field returns the source's field.
@@ -568,9 +609,16 @@ func (r *Recommender) field(s Source) uint16 {
 }
 
 // item says what a node is; −1 is a new text.
-func (r *Recommender) item(j int32) Item {
+func (r *Recommender) item(o *Overlay, j int32) Item {
 	if j < 0 {
 		return Item{Node: -1}
+	}
+	if e := r.extraAt(o, j); e != nil {
+		out := Item{Node: j, ID: e.ID, Title: e.Title, Field: r.g.FieldName(e.field)}
+		if !e.Time.IsZero() {
+			out.Time = e.Time.Format(time.DateOnly)
+		}
+		return out
 	}
 	out := Item{Node: j, ID: r.g.ID(j), Title: r.g.Title(j), Field: r.g.FieldName(r.g.Field(j))}
 	if t, known := r.g.Time(j); known {
@@ -593,6 +641,8 @@ func (r *Recommender) candidates(room *room, q Query) {
 	self := q.Source.Index()
 	if !q.Linked {
 		linked = r.linkedBy(q.Source)
+		inGraph, _ := slices.BinarySearch(linked, int32(r.g.Len()))
+		linked = linked[:inGraph]
 	}
 	var wanted []bool
 	if q.Fields != nil {
@@ -623,6 +673,10 @@ func (r *Recommender) candidates(room *room, q Query) {
 			next = max(next, self+1)
 		}
 		keep(int32(r.g.Len()))
+		if o := q.Overlay; o != nil {
+			room.kept = slices.DeleteFunc(room.kept, func(j int32) bool { return o.hidden[j] })
+			r.extraCandidates(room, q, nil, nil)
+		}
 		return
 	}
 	for _, j := range r.g.Targets() {
@@ -631,14 +685,45 @@ func (r *Recommender) candidates(room *room, q Query) {
 		}
 		switch {
 		case j == self, len(linked) > 0 && linked[0] == j, out[j], wanted != nil && !wanted[r.g.Field(j)],
-			q.Before != nil && !q.Before.Precedes(j, self):
+			q.Before != nil && !q.Before.Precedes(j, self), q.Overlay.Hides(j):
 			continue
 		}
 		if dated {
-			t, known := r.g.Time(j)
-			if !known || !q.From.IsZero() && t.Before(q.From) || !q.Until.IsZero() && !t.Before(q.Until) {
+			if t, known := r.g.Time(j); !known || !q.within(t) {
 				continue
 			}
+		}
+		room.kept = append(room.kept, j)
+	}
+	r.extraCandidates(room, q, out, wanted)
+}
+
+// within reports whether a time is one that the query asks for.
+func (q Query) within(t time.Time) bool {
+	return (q.From.IsZero() || !t.Before(q.From)) && (q.Until.IsZero() || t.Before(q.Until))
+}
+
+// extraCandidates adds those behind the graph, of whom some are excluded and some fields are wanted.
+func (r *Recommender) extraCandidates(room *room, q Query, out map[int32]bool, wanted []bool) {
+	if q.Overlay.count() == 0 || q.Before != nil { // they have no place in an order of the graph
+		return
+	}
+	var linked []int32
+	if !q.Linked {
+		linked = r.linkedBy(q.Source)
+	}
+	links := func(j int32) bool {
+		_, found := slices.BinarySearch(linked, j)
+		return found
+	}
+	dated := !q.From.IsZero() || !q.Until.IsZero()
+	for k, e := range q.Overlay.extra {
+		j := int32(r.g.Len() + k)
+		switch {
+		case q.Overlay.dead[k], !e.judged, e.Role == graph.SourceOnly, j == q.Source.place-1, out[j], links(j),
+			e.base >= 0 && (e.base == q.Source.Index() || out[e.base] || links(e.base)),
+			wanted != nil && !wanted[e.field], dated && (e.Time.IsZero() || !q.within(e.Time)):
+			continue
 		}
 		room.kept = append(room.kept, j)
 	}

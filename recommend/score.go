@@ -37,10 +37,17 @@ func (r *Recommender) scoreAll(ctx context.Context, room *room, s Source) error 
 	if r.members == nil {
 		return r.score(ctx, room.scores, r.ranker, s)
 	}
+	n := r.g.Len()
 	own, _ := r.query(r.ranker, s) // members are inner products
 	published, _ := r.query(r.published, s)
 	_, err := r.engine.TopK(ctx, engine.TargetSearch{Targets: r.ranker.rows, Fields: r.nodes.Fields,
 		Values: r.ranker.Popularity, Queries: []engine.SearchQuery{own, published}, Scores: room.both})
+	if s.over.count() > 0 {
+		copy(room.scores, room.both[:n])
+		copy(room.links, room.both[n:])
+		r.scoreExtra(room.scores, r.ranker, own, s.over)
+		r.scoreExtra(room.links, r.published, published, s.over)
+	}
 	return err
 }
 
@@ -48,7 +55,8 @@ func (r *Recommender) scoreAll(ctx context.Context, room *room, s Source) error 
 func (r *Recommender) score(ctx context.Context, z []float32, by ranking, s Source) error {
 	if q, ok := r.query(by, s); ok {
 		_, err := r.engine.TopK(ctx, engine.TargetSearch{Targets: by.rows, Fields: r.nodes.Fields,
-			Values: by.Popularity, Queries: []engine.SearchQuery{q}, Scores: z})
+			Values: by.Popularity, Queries: []engine.SearchQuery{q}, Scores: z[:r.g.Len()]})
+		r.scoreExtra(z, by, q, s.over)
 		return err
 	}
 	if s.New() {
@@ -61,7 +69,9 @@ func (r *Recommender) score(ctx context.Context, z []float32, by ranking, s Sour
 	}
 	logits, _, err := engine.SourceLogits(ctx, r.engine, engine.Predictor{Link: by.Link, LinkParams: by.Params},
 		s.node, all)
-	copy(z, logits)
+	for k := copy(z, logits); k < len(z); k++ { // such a model cannot judge what is behind the graph
+		z[k] = float32(math.Inf(-1))
+	}
 	return err
 }
 
@@ -108,6 +118,7 @@ func (r *Recommender) propensities(ctx context.Context, s Source, targets []int3
 			source = 0
 		}
 	}
+	targets = r.likeTargets(s.over, targets)
 	if r.terms != nil {
 		logits := make([]float32, len(targets))
 		r.terms.Logits(logits, r.nodes, source, targets, z)
@@ -138,7 +149,7 @@ func (r *Recommender) seen(ctx context.Context, room *room, s Source) ([]float32
 			byField[f] = float32(softplus(-float64(logit)))
 		}
 		for _, j := range room.kept {
-			out[j] = -out[j] - byField[r.nodes.Fields[j]]
+			out[j] = -out[j] - byField[r.FieldAt(s.over, j)]
 		}
 		return out, nil
 	}
