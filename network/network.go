@@ -116,6 +116,16 @@ func (n *Network) OpenTexts() (bool, error) {
 	return err == nil, err
 }
 
+// Encode makes the vector of a new text, after OpenTexts. It is nil if the encoder knows no word of it.
+func (n *Network) Encode(text encode.Text) []float32 {
+	if texts := n.encoder(); texts != nil {
+		if vector, known := texts.Encode(text); known {
+			return vector
+		}
+	}
+	return nil
+}
+
 // encoder is the one that OpenTexts has read, or nil.
 func (n *Network) encoder() *encode.LSA {
 	n.mu.Lock()

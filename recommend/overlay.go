@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
+	"iter"
 	"slices"
 	"time"
 
@@ -13,6 +13,7 @@ import (
 	"unseen/graph"
 	"unseen/hint"
 	"unseen/internal/kern"
+	"unseen/internal/layered"
 	"unseen/model"
 )
 
@@ -40,14 +41,13 @@ type NodeChange struct {
 // the fewest links, the newest of those.
 type Overlay struct {
 	r      *Recommender
-	extra  []extraNode // versions share what they have in common: an older one sees fewer
-	rows   []float32   // of the ranker, a row per extra node
-	naive  []float32   // of the naive model, where its rows are others; nil otherwise
-	dead   []bool      // of extra nodes: changed again, or removed
-	hidden []bool      // of nodes of the graph: changed or removed; nil: none
-	// Where an id is: behind the graph, or −1 if it was removed. Few are recent, and only these are copied each time.
-	old, recent map[string]int32
-	gone        int // how many are dead
+	extra  []extraNode        // versions share what they have in common: an older one sees fewer
+	rows   []float32          // of the ranker, a row per extra node
+	naive  []float32          // of the naive model, where its rows are others; nil otherwise
+	dead   []bool             // of extra nodes: changed again, or removed
+	hidden []bool             // of nodes of the graph: changed or removed
+	places layered.Map[int32] // of ids: behind the graph, or −1 if it was removed
+	gone   int                // how many are dead
 }
 
 // extraNode is a node that came or changed.
@@ -60,23 +60,17 @@ type extraNode struct {
 	same   bool  // as a source it is that of the graph
 }
 
-const (
-	mostRecent = 512  // ids that are copied with every version
-	mostDead   = 1024 // dead places that are not worth copying the others for
-)
+// mostDead is how many dead places are not worth copying the others for.
+const mostDead = 1024
 
 // Overlay returns an overlay with more changes, the latest of a node being valid. The old one may be nil; versions are
 // made one after another, each from the last.
 func (r *Recommender) Overlay(ctx context.Context, old *Overlay, changes []*NodeChange) (*Overlay, error) {
-	next := &Overlay{r: r, recent: map[string]int32{}}
-	if old != nil {
-		*next = *old
-		next.dead, next.recent = slices.Clone(old.dead), maps.Clone(old.recent)
+	if old == nil {
+		old = &Overlay{r: r, hidden: make([]bool, r.g.Len())}
 	}
-	next.hidden = make([]bool, r.g.Len())
-	if old != nil {
-		copy(next.hidden, old.hidden)
-	}
+	next := *old
+	next.dead, next.hidden, next.places = slices.Clone(old.dead), slices.Clone(old.hidden), old.places.Next()
 	for _, c := range changes {
 		if err := next.add(ctx, c); err != nil {
 			return nil, err
@@ -85,13 +79,7 @@ func (r *Recommender) Overlay(ctx context.Context, old *Overlay, changes []*Node
 	if next.gone > mostDead && next.gone > len(next.extra)/2 {
 		next.compact()
 	}
-	if len(next.recent) > mostRecent {
-		all := make(map[string]int32, len(next.old)+len(next.recent))
-		maps.Copy(all, next.old)
-		maps.Copy(all, next.recent)
-		next.old, next.recent = all, map[string]int32{}
-	}
-	return next, nil
+	return &next, nil
 }
 
 // add puts a change into an overlay that nobody reads yet.
@@ -108,12 +96,14 @@ func (o *Overlay) add(ctx context.Context, c *NodeChange) error {
 		o.hidden[base] = true
 	}
 	if c.Removed {
-		o.recent[c.ID] = -1
+		if o.places.Set(c.ID, -1); !inGraph {
+			o.places.Delete(c.ID)
+		}
 		return nil
 	}
 	e := extraNode{NodeChange: c, base: base}
 	var err error
-	if e.field, err = r.fieldOfChange(ctx, c); err != nil {
+	if e.field, err = r.GuessField(ctx, c); err != nil {
 		return err
 	}
 	if e.like = base; base < 0 || r.g.Field(base) != e.field || !r.g.IsTarget(base) {
@@ -127,7 +117,7 @@ func (o *Overlay) add(ctx context.Context, c *NodeChange) error {
 	}
 	e.judged = judged && (naiveJudged || r.baseline.rows == nil)
 	e.same = base >= 0 && r.g.IsSource(base) && r.g.Field(base) == e.field && r.sameVector(base, c.Vector)
-	o.recent[c.ID] = int32(r.g.Len() + len(o.extra))
+	o.places.Set(c.ID, int32(r.g.Len()+len(o.extra)))
 	o.extra, o.dead = append(o.extra, e), append(o.dead, false)
 	o.rows = append(o.rows, row...)
 	if apart {
@@ -140,12 +130,10 @@ func (o *Overlay) add(ctx context.Context, c *NodeChange) error {
 func (o *Overlay) compact() {
 	all := *o
 	o.extra, o.rows, o.naive, o.dead, o.gone = nil, nil, nil, nil, 0
-	o.old, o.recent = map[string]int32{}, map[string]int32{}
-	for _, ids := range []map[string]int32{all.old, all.recent} {
-		for id, place := range ids {
-			if now, _ := all.at(id); place < 0 && now < 0 {
-				o.old[id] = -1
-			}
+	o.places = layered.Map[int32]{}.Next()
+	for id, place := range all.places.All() {
+		if place < 0 {
+			o.places.Set(id, -1)
 		}
 	}
 	n := max(len(all.extra), 1)
@@ -154,7 +142,7 @@ func (o *Overlay) compact() {
 		if all.dead[k] {
 			continue
 		}
-		o.old[e.ID] = int32(o.r.g.Len() + len(o.extra))
+		o.places.Set(e.ID, int32(o.r.g.Len()+len(o.extra)))
 		o.extra, o.dead = append(o.extra, e), append(o.dead, false)
 		o.rows = append(o.rows, all.rows[k*dim:(k+1)*dim]...)
 		o.naive = append(o.naive, all.naive[k*other:(k+1)*other]...)
@@ -166,10 +154,7 @@ func (o *Overlay) at(id string) (place int32, known bool) {
 	if o == nil {
 		return 0, false
 	}
-	if place, known = o.recent[id]; !known {
-		place, known = o.old[id]
-	}
-	return place, known
+	return o.places.Get(id)
 }
 
 // count is the number of places behind the graph.
@@ -189,7 +174,7 @@ func (r *Recommender) Find(o *Overlay, id string) (int32, bool) {
 }
 
 // Hides reports whether a node of the graph is changed or removed.
-func (o *Overlay) Hides(i int32) bool { return o != nil && o.hidden != nil && o.hidden[i] }
+func (o *Overlay) Hides(i int32) bool { return o != nil && o.hidden[i] }
 
 // Change returns what a place behind the graph holds, and false of a node of the graph.
 func (o *Overlay) Change(place int32) (*NodeChange, bool) {
@@ -197,6 +182,17 @@ func (o *Overlay) Change(place int32) (*NodeChange, bool) {
 		return nil, false
 	}
 	return o.extra[int(place)-o.r.g.Len()].NodeChange, true
+}
+
+// Changes returns the nodes that came or changed and were not removed, with their places.
+func (o *Overlay) Changes() iter.Seq2[int32, *NodeChange] {
+	return func(yield func(int32, *NodeChange) bool) {
+		for k := range o.count() {
+			if !o.dead[k] && !yield(int32(o.r.g.Len()+k), o.extra[k].NodeChange) {
+				return
+			}
+		}
+	}
 }
 
 // FieldAt returns the field of a place.
@@ -269,8 +265,8 @@ func (r *Recommender) placesOfIDs(o *Overlay, ids []string) []int32 {
 	return slices.Compact(out)
 }
 
-// fieldOfChange is the field that a node names, or the one of the nodes that are most like it.
-func (r *Recommender) fieldOfChange(ctx context.Context, c *NodeChange) (uint16, error) {
+// GuessField returns the field that a node names, or that of the nodes that are most like it.
+func (r *Recommender) GuessField(ctx context.Context, c *NodeChange) (uint16, error) {
 	if f, ok := r.fieldNamed(c.Field); ok {
 		return f, nil
 	}

@@ -145,8 +145,7 @@ func (s *Service) StartABTest(ctx context.Context, digest string, share float64)
 	if err := s.models.change(func(r *registryState) error { r.ABTest = line.abTest; return nil }); err != nil {
 		return nil, err
 	}
-	s.live.Store(&line)
-	return line.abTest, nil
+	return line.abTest, s.goLive(&line)
 }
 
 // EndABTest ends the A/B test: all sources get the live model.
@@ -163,6 +162,5 @@ func (s *Service) EndABTest() (err error) {
 	if err := s.models.change(func(r *registryState) error { r.ABTest = nil; return nil }); err != nil {
 		return err
 	}
-	s.live.Store(&line)
-	return nil
+	return s.goLive(&line)
 }

@@ -53,6 +53,11 @@ func (s *Service) register(mux *http.ServeMux) huma.API {
 	r := registrar{s: s, api: api}
 	add(r, ScopeRead, "GET /api/v1/nodes", "Search nodes by id and title", s.getNodes)
 	add(r, ScopeRead, "GET /api/v1/nodes/{id}", "Get a node and its links", s.getNode)
+	add(r, ScopeWrite, "PUT /api/v1/nodes", "Add or replace nodes of the catalogue", s.putNodes)
+	add(r, ScopeWrite, "PATCH /api/v1/nodes", "Change nodes of the catalogue", s.patchNodes)
+	add(r, ScopeWrite, "DELETE /api/v1/nodes", "Remove nodes from the catalogue; their events stay", s.deleteNodes)
+	add(r, ScopeWrite, "PUT /api/v1/nodes/{id}", "Add or replace a node of the catalogue", s.putNode)
+	add(r, ScopeWrite, "PATCH /api/v1/nodes/{id}", "Change a node of the catalogue", s.patchNode)
 	add(r, ScopeAdmin, "DELETE /api/v1/nodes/{id}", "Forget a person or node and erase its events", s.deleteNode)
 	add(r, ScopeRead, "GET /api/v1/forgotten", "Count who was forgotten and is still being erased", s.getForgotten)
 	add(r, ScopeRead, "GET /api/v1/recommendations", "Recommend to a node or a short text", s.getRecommendations)
@@ -143,9 +148,9 @@ func (s *Service) guard(api huma.API) func(huma.Context, func(huma.Context)) {
 		c := callerOf(r.Context())
 		c.operation = op.OperationID
 		need, _ := op.Metadata["scope"].(Scope)
-		if need == ScopeAdmin {
+		if need == ScopeAdmin || changesCatalogue(op) {
 			path := r.URL.Path
-			if op.OperationID == "forgetNode" { // who was forgotten is not written down
+			if changesCatalogue(op) { // who was forgotten is not written down
 				path = op.Path
 			}
 			defer s.auditCall(w, r, path)
@@ -262,7 +267,8 @@ func (s *Service) Search(ctx context.Context, q, field string, offset, limit int
 		return NodePage{}, err
 	}
 	defer leave()
-	g := s.Graph()
+	e := s.live.Load().current.view()
+	g := e.Graph()
 	out := NodePage{Nodes: []NodeSummary{}}
 	only := -1
 	if field != "" {
@@ -273,18 +279,28 @@ func (s *Service) Search(ctx context.Context, q, field string, offset, limit int
 		only = int(f)
 	}
 	q = strings.ToLower(q)
+	found := func(place int32, name string) {
+		if only >= 0 && int(e.FieldAt(e.over, place)) != only || q != "" && !strings.Contains(name, q) {
+			return
+		}
+		if out.Total >= offset && len(out.Nodes) < limit {
+			out.Nodes = append(out.Nodes, e.summary(place))
+		}
+		out.Total++
+	}
 	for i, name := range s.search() {
 		if i%4096 == 0 && ctx.Err() != nil {
 			return out, ctx.Err()
 		}
-		if s.forgotten.hides(int32(i)) || only >= 0 && int(g.Field(int32(i))) != only ||
-			q != "" && !strings.Contains(name, q) {
-			continue
+		if !e.hides(int32(i)) {
+			found(int32(i), name)
 		}
-		if out.Total >= offset && len(out.Nodes) < limit {
-			out.Nodes = append(out.Nodes, summarize(g, int32(i)))
+	}
+	for place, c := range e.over.Changes() {
+		if place%4096 == 0 && ctx.Err() != nil {
+			return out, ctx.Err()
 		}
-		out.Total++
+		found(place, strings.ToLower(c.ID+"\n"+c.Title))
 	}
 	if offset+len(out.Nodes) < out.Total && len(out.Nodes) > 0 {
 		out.Next = offset + len(out.Nodes)
@@ -323,19 +339,23 @@ func (s *Service) Node(ctx context.Context, id string) (_ NodeDetail, err error)
 		return NodeDetail{}, err
 	}
 	defer end(&err)
-	g := s.Graph()
-	i, ok := s.forgotten.find(g, id)
+	e := s.live.Load().current.view()
+	g := e.Graph()
+	i, ok := e.find(id)
 	if !ok {
 		return NodeDetail{}, &RequestError{Field: "id", Value: clip(id), Reason: "is not in the dataset",
 			See: "/api/v1/nodes", NotFound: true}
 	}
-	d := NodeDetail{NodeSummary: summarize(g, i), LinksTo: s.history(g, i)}
+	if c, changed := e.over.Change(i); changed {
+		return e.changedDetail(i, c), nil
+	}
+	d := NodeDetail{NodeSummary: summarize(g, i), LinksTo: e.history(i)}
 	if d.Text, err = s.net.Text(i); err != nil {
 		return NodeDetail{}, err
 	}
 	if !g.IsSource(i) {
 		for _, from := range g.In(i) {
-			if len(d.LinkedFrom) < 100 && !s.forgotten.hides(from) {
+			if len(d.LinkedFrom) < 100 && !e.hides(from) {
 				d.LinkedFrom = append(d.LinkedFrom, summarize(g, from))
 			}
 		}
@@ -344,10 +364,11 @@ func (s *Service) Node(ctx context.Context, id string) (_ NodeDetail, err error)
 }
 
 // history returns what a node links to, the latest first if links have times.
-func (s *Service) history(g *graph.Graph, i int32) []LinkSummary {
+func (v modelView) history(i int32) []LinkSummary {
+	g := v.Graph()
 	times, places := g.OutTimes(i), []int{}
 	for k, j := range g.Out(i) {
-		if !s.forgotten.hides(j) {
+		if _, ok := v.find(g.ID(j)); ok {
 			places = append(places, k)
 		}
 	}
@@ -356,7 +377,8 @@ func (s *Service) history(g *graph.Graph, i int32) []LinkSummary {
 	}
 	out := []LinkSummary{}
 	for _, k := range places[:min(len(places), 100)] {
-		one := LinkSummary{NodeSummary: summarize(g, g.Out(i)[k])}
+		at, _ := v.find(g.ID(g.Out(i)[k]))
+		one := LinkSummary{NodeSummary: v.summary(at)}
 		if times != nil && times[k] != graph.NoTime {
 			one.LinkedAt = time.Unix(times[k], 0).UTC().Format(time.DateOnly)
 		}
@@ -584,7 +606,7 @@ func (s *Service) getBridges(ctx context.Context, in *bridgesInput) (*body[Bridg
 	if err != nil {
 		return nil, err
 	}
-	return respond(BridgeList{e.digest, s.forgotten.bridges(found[:min(len(found), in.Limit)])}), nil
+	return respond(BridgeList{e.digest, e.view().bridges(found[:min(len(found), in.Limit)])}), nil
 }
 
 func (s *Service) getLoop(context.Context, *struct{}) (*body[LoopStatus], error) {

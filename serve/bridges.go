@@ -52,7 +52,7 @@ func (s *Service) Bridges(ctx context.Context) (_ BridgeList, err error) {
 	defer end(&err)
 	e := s.live.Load().current
 	if known, ok, _ := s.bridgeCache.of(e.digest); ok {
-		return BridgeList{e.digest, s.forgotten.bridges(known)}, nil
+		return BridgeList{e.digest, e.view().bridges(known)}, nil
 	}
 	if !e.HasNaive() {
 		return BridgeList{}, errNoNaive()
@@ -67,7 +67,7 @@ func (s *Service) Bridges(ctx context.Context) (_ BridgeList, err error) {
 		return BridgeList{}, err
 	}
 	s.bridgeCache.keep(e.digest, found)
-	return BridgeList{e.digest, s.forgotten.bridges(found)}, nil
+	return BridgeList{e.digest, e.view().bridges(found)}, nil
 }
 
 // findBridges finds them in the background when they are wanted, until the context ends.
@@ -126,7 +126,7 @@ func (s *Service) hiddenFrom(ctx context.Context, most int) []recommend.Item {
 			known, ok, changed = s.bridgeCache.of(e.digest)
 		}
 	}
-	known = s.forgotten.bridges(known)
+	known = e.view().bridges(known)
 	var out []recommend.Item
 	seen := map[string]bool{}
 	// the first pair of every bridge, then the second

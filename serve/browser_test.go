@@ -231,7 +231,7 @@ const inspect = `(() => {
 })()`
 
 // worded is a small world whose vectors are made of its titles, so that new texts can be asked about.
-func worded(t testing.TB) string {
+func worded(t testing.TB, s fit.Settings) string {
 	t.Helper()
 	ctx := context.Background()
 	settings := smallWorld()
@@ -270,9 +270,8 @@ func worded(t testing.TB) string {
 	}
 	folder := t.TempDir()
 	content := dataset.Content{Graph: g, Encoder: &dataset.StoredEncoder{Kind: encode.Kind, Write: e.Write}}
-	// refits enough to be watched
-	if err := learnFrom(ctx, folder, content, sample.Plan{Split: sample.AtRandom, Later: true, PerLink: 4, Seed: 1},
-		fit.Settings{Replicates: 60}, "bayes", "naive"); err != nil {
+	if err := learnFrom(ctx, folder, content, sample.Plan{Split: sample.AtRandom, Later: true, PerLink: 4, Seed: 1}, s,
+		"bayes", "naive"); err != nil {
 		t.Fatal(err)
 	}
 	return folder
@@ -284,7 +283,8 @@ func TestInBrowser(t *testing.T) {
 	if testing.Short() {
 		t.Skip("once is enough; ./check runs it without -short")
 	}
-	s, err := Open(context.Background(), Options{Folder: worded(t)})
+	// refits enough to be watched
+	s, err := Open(context.Background(), Options{Folder: worded(t, fit.Settings{Replicates: 60})})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -287,15 +287,15 @@ func (f *forgotten) keep(events []store.LogEvent) (kept []store.LogEvent, droppe
 	return kept, len(events) - len(kept)
 }
 
-// bridges returns bridges without the pairs of those who are forgotten.
-func (f *forgotten) bridges(found []recommend.Bridge) []recommend.Bridge {
-	if f.mask() == nil {
+// bridges returns bridges without the pairs of those who are changed, removed or forgotten.
+func (v modelView) bridges(found []recommend.Bridge) []recommend.Bridge {
+	if v.forgotten.mask() == nil && v.over == nil {
 		return found
 	}
 	found = slices.Clone(found)
 	for k := range found {
 		found[k].Reading = slices.DeleteFunc(slices.Clone(found[k].Reading), func(r recommend.Reading) bool {
-			return f.hides(r.Node) || f.hides(r.For.Node)
+			return v.hides(r.Node) || v.hides(r.For.Node)
 		})
 	}
 	return found
@@ -346,6 +346,9 @@ func (s *Service) Forget(ctx context.Context, id string) (_ Forgotten, err error
 		return Forgotten{}, err
 	}
 	if err := s.forgotten.add(id); err != nil {
+		return Forgotten{}, err
+	}
+	if err := s.catalogue.erase(func(name string) bool { return name == id }); err != nil {
 		return Forgotten{}, err
 	}
 	patience := time.NewTimer(forgetWait)
@@ -407,6 +410,9 @@ func (s *Service) eraseForgotten(ctx context.Context) error {
 	places, names := s.forgotten.pending()
 	if len(places) == 0 {
 		return nil
+	}
+	if err := s.catalogue.erase(names); err != nil {
+		return err
 	}
 	events, err := s.events.Erase(ctx, names)
 	if err != nil {

@@ -129,6 +129,10 @@ func TestMain(m *testing.M) {
 		swapUntilKilled(what, folder)
 		return
 	}
+	if folder := os.Getenv("UNSEEN_TEST_CATALOGUE"); folder != "" {
+		changeUntilKilled(folder)
+		return
+	}
 	if folder := os.Getenv("UNSEEN_TEST_VICTIM"); folder != "" {
 		runVictim(folder)
 		return

@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"sync/atomic"
 
 	"unseen/network"
 	"unseen/recommend"
@@ -18,10 +20,59 @@ type loadedModel struct {
 	digest    string
 	origin    sample.Origin
 	forgotten *forgotten
+	overlay   atomic.Pointer[recommend.Overlay] // what has changed since its dataset was made; nil: nothing
 }
 
-// find returns a node by its id, unless it is forgotten.
-func (e *loadedModel) find(id string) (int32, bool) { return e.forgotten.find(e.Graph(), id) }
+// modelView is a model with one version of the catalogue, for one request.
+type modelView struct {
+	*loadedModel
+	over *recommend.Overlay
+}
+
+func (e *loadedModel) view() modelView { return modelView{e, e.overlay.Load()} }
+
+// find returns the place of a node by its id, unless it is removed or forgotten.
+func (v modelView) find(id string) (int32, bool) {
+	place, ok := v.Find(v.over, id)
+	if !ok || int(place) < v.Graph().Len() && v.forgotten.hides(place) {
+		return 0, false
+	}
+	return place, true
+}
+
+// hides reports whether a node of the graph is changed, removed or forgotten.
+func (v modelView) hides(i int32) bool { return v.forgotten.hides(i) || v.over.Hides(i) }
+
+// changes are those that the model's dataset does not have.
+func (e *loadedModel) changes(nodes []*catalogueNode) []*recommend.NodeChange {
+	var out []*recommend.NodeChange
+	for _, n := range nodes {
+		out = append(out, &n.NodeChange)
+	}
+	return out
+}
+
+// goLive lets models answer requests, with the catalogue as it is.
+func (s *Service) goLive(line *deployment) (err error) {
+	s.catalogue.group.Alone(func() {
+		all := s.catalogue.state.Load().sorted()
+		live := s.live.Load().models()
+		for _, e := range line.models() {
+			if slices.Contains(live, e) { // it has what there is
+				continue
+			}
+			var over *recommend.Overlay
+			if len(all) > 0 {
+				if over, err = e.Overlay(s.life, nil, e.changes(all)); err != nil {
+					return
+				}
+			}
+			e.overlay.Store(over)
+		}
+		s.live.Store(line)
+	})
+	return err
+}
 
 // load opens a model of the registry by its digest; naive is the digest of one to compare with, or "".
 func (s *Service) load(ctx context.Context, digest, naive string) (*loadedModel, error) {

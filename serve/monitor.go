@@ -331,9 +331,9 @@ func (w *monitor) count(e store.LogEvent) {
 // cluster returns the key that a source is counted by, and whether it is known: a node, or a text or a person that
 // Recommend gave a name to.
 func (w *monitor) cluster(source string) (key string, known bool) {
-	g := w.service.Graph()
-	if i, ok := w.service.forgotten.find(g, source); ok {
-		return g.ID(i), true // the graph's text: the event's may be a part of a larger one
+	e := w.service.live.Load().current.view()
+	if i, ok := e.find(source); ok {
+		return e.id(i), true // the graph's text: the event's may be a part of a larger one
 	}
 	for _, kind := range []string{textSource, historySource} {
 		if hash, ok := strings.CutPrefix(source, kind); ok && len(hash) == 16 {
@@ -437,12 +437,13 @@ func (w *monitor) flush() {
 	if len(list) == 0 {
 		return
 	}
-	g := w.service.Graph()
-	i, ok := w.service.forgotten.find(g, list[0].Source)
-	if !ok || g.Field(i) == graph.UnknownField {
+	v := w.service.live.Load().current.view()
+	g := v.Graph()
+	i, ok := v.find(list[0].Source)
+	if !ok || v.FieldAt(v.over, i) == graph.UnknownField {
 		return // a new text, or a node without a field
 	}
-	field := g.Field(i)
+	field := v.FieldAt(v.over, i)
 	own := w.readersOf(g).own[field]
 	name := g.FieldName(field)
 	counts := w.Fields[name]
@@ -452,12 +453,12 @@ func (w *monitor) flush() {
 	}
 	var shown []loop.ShownItem
 	for _, e := range list {
-		j, ok := w.service.forgotten.find(g, e.Target)
+		j, ok := v.find(e.Target)
 		if !ok {
 			continue
 		}
-		same := g.Field(j) == own
-		target := g.Field(j)
+		target := v.FieldAt(v.over, j)
+		same := target == own
 		if same {
 			target = field
 		}

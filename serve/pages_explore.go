@@ -28,7 +28,7 @@ func (p *site) explore() {
 		if q == "" && field == "" { // new nodes have the most hidden links
 			hidden := s.hiddenFrom(r.Context(), most/2)
 			content["Hidden"] = hidden
-			found = newest(g, cmp.Or(len(hidden), most), s.forgotten.hides)
+			found = newest(g, cmp.Or(len(hidden), most), s.live.Load().current.view().hides)
 		} else if found, err = s.Search(r.Context(), q, field, 0, most); err != nil {
 			return err
 		}

@@ -117,7 +117,8 @@ func (s *Service) Recommend(ctx context.Context, r RecommendRequest) (_ *Recomme
 		return nil, hint.Wrap(requestError("node", r.Node, "or text is required, and not both; or a history"),
 			"set one of %v, %v and %v", requestField("node"), requestField("text"), requestField("history"))
 	}
-	current, arm := s.live.Load().of(r.key())
+	model, arm := s.live.Load().of(r.key())
+	current := model.view()
 	q, err := r.query(current, s.o.Explore)
 	if err != nil {
 		return nil, err
@@ -215,9 +216,9 @@ func (s *Service) AppendEvents(ctx context.Context, events []store.LogEvent) (_ 
 }
 
 // query turns the request into a query of the recommender.
-func (r RecommendRequest) query(e *loadedModel, explore float64) (recommend.Query, error) {
+func (r RecommendRequest) query(e modelView, explore float64) (recommend.Query, error) {
 	q := recommend.Query{K: r.K, Seen: r.Seen, Linked: r.Linked, Diversity: r.Diversity, Explore: explore,
-		Explain: r.Explain, Compare: r.Compare}
+		Explain: r.Explain, Compare: r.Compare, Overlay: e.over}
 	if q.K == 0 {
 		q.K = 10
 	}
@@ -279,7 +280,7 @@ func (r RecommendRequest) query(e *loadedModel, explore float64) (recommend.Quer
 			"give at most %d", MaxExclude)
 	}
 	for _, id := range r.Exclude {
-		if j, ok := g.Index(id); ok { // an unknown id needs no exclusion
+		if j, ok := e.Find(e.over, id); ok { // an unknown id needs no exclusion
 			q.Exclude = append(q.Exclude, j)
 		}
 	}
@@ -287,7 +288,7 @@ func (r RecommendRequest) query(e *loadedModel, explore float64) (recommend.Quer
 }
 
 // source returns the node or text to recommend to.
-func (r RecommendRequest) source(ctx context.Context, e *loadedModel) (recommend.Source, []string, error) {
+func (r RecommendRequest) source(ctx context.Context, e modelView) (recommend.Source, []string, error) {
 	if r.Node != "" {
 		if r.Field != "" {
 			return recommend.Source{}, nil, hint.Wrap(requestError("field", clip(r.Field),
@@ -298,7 +299,8 @@ func (r RecommendRequest) source(ctx context.Context, e *loadedModel) (recommend
 			return recommend.Source{}, nil, &RequestError{Field: "node", Value: clip(r.Node),
 				Reason: "is not in the dataset", See: "/api/v1/nodes", NotFound: true}
 		}
-		return e.Node(i), nil, nil
+		source, err := e.At(ctx, e.over, i)
+		return source, nil, err
 	}
 	if r.History != nil {
 		return r.newPerson(ctx, e)
@@ -336,7 +338,7 @@ func (r RecommendRequest) key() string {
 }
 
 // newPerson is a source by its history.
-func (r RecommendRequest) newPerson(ctx context.Context, e *loadedModel) (s recommend.Source, _ []string, err error) {
+func (r RecommendRequest) newPerson(ctx context.Context, e modelView) (s recommend.Source, _ []string, err error) {
 	if len(r.History)+len(r.Shown) > MaxExclude {
 		return s, nil, hint.Wrap(requestError("history", len(r.History), "and shown have %d ids",
 			len(r.History)+len(r.Shown)), "give at most %d", MaxExclude)

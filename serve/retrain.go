@@ -279,7 +279,9 @@ func (s *Service) promote(next *loadedModel, entry ModelEntry, serve bool) (serv
 		return false, err
 	}
 	line.current = next
-	s.live.Store(&line)
+	if err := s.goLive(&line); err != nil {
+		return false, err
+	}
 	s.o.Log.Info("deployed a model", "model", next.digest, "method", entry.Method, "parent", entry.Parent)
 	return true, nil
 }
@@ -322,7 +324,9 @@ func (s *Service) Deploy(ctx context.Context, digest string) (_ ModelEntry, err 
 	if err != nil {
 		return ModelEntry{}, err
 	}
-	s.live.Store(&deployment{current: next})
+	if err := s.goLive(&deployment{current: next}); err != nil {
+		return ModelEntry{}, err
+	}
 	s.o.Log.Info("deployed a model", "model", next.digest, "method", entry.Method)
 	return entry, nil
 }

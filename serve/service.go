@@ -166,6 +166,7 @@ type Service struct {
 	metrics     *metrics
 	audit       *auditLog
 	forgotten   *forgotten
+	catalogue   *catalogue
 	bridgeCache bridgeCache
 	search      func() []string // id and title of every node in lower case
 	oldNames    sync.Map        // deprecated names that were used
@@ -190,6 +191,17 @@ type deployment struct {
 	current *loadedModel
 	abTest  *ABTest      // nil: none runs
 	b       *loadedModel // of the A/B test
+}
+
+// models returns the models that answer requests.
+func (l *deployment) models() []*loadedModel {
+	if l == nil {
+		return nil
+	}
+	if l.b == nil {
+		return []*loadedModel{l.current}
+	}
+	return []*loadedModel{l.current, l.b}
 }
 
 // Open opens the dataset, the models and the event log. The context limits the opening only: background work keeps the
@@ -225,6 +237,9 @@ func Open(ctx context.Context, o Options) (_ *Service, err error) {
 		return nil, err
 	}
 	if s.forgotten, err = openForgotten(filepath.Join(o.State, "forgotten.json"), s.net.Graph()); err != nil {
+		return nil, err
+	}
+	if s.catalogue, err = openCatalogue(filepath.Join(o.State, "catalogue.log"), s); err != nil {
 		return nil, err
 	}
 	if s.models, err = openRegistry(filepath.Join(o.State, "models"), o.Keep); err != nil {
@@ -353,7 +368,9 @@ func (s *Service) loadModels(ctx context.Context) error {
 		s.o.Log.Warn("the live model is newer than the configured one, because it was trained or deployed later; "+
 			"POST /api/v1/models/rollback goes back", "live", current, "configured", s.o.Model)
 	}
-	s.live.Store(line)
+	if err := s.goLive(line); err != nil {
+		return err
+	}
 	if err := s.models.adoptEvaluation(s.o.Model, digest); err != nil {
 		s.o.Log.Warn("ignored the evaluation beside the model", "error", err)
 	}
@@ -389,6 +406,9 @@ func (s *Service) close() error {
 	}
 	if s.audit != nil {
 		errs = append(errs, s.audit.Close())
+	}
+	if s.catalogue != nil {
+		errs = append(errs, s.catalogue.file.Close())
 	}
 	if s.net != nil {
 		errs = append(errs, s.net.Close())

@@ -25,7 +25,7 @@ var (
 	stateFolders = []string{"models"}
 	stateFiles   = []string{"unseen.lock", "events.db", "events.db-*", "events.db.*", "events.spool", "audit.log",
 		"audit.log.*", "jobs.json", "jobs.json.*", "watch.json", "watch.json.*", "forgotten.json",
-		"models/*"}
+		"catalogue.log", "models/*"}
 )
 
 // stateVersion is the version of registry.json, jobs.json, watch.json and forgotten.json. Those of version 1 do not
