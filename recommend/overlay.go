@@ -31,9 +31,9 @@ type NodeChange struct {
 	Links   []string  // ids that it links to, known or not; nil: as in the graph
 }
 
-// Overlay is what has changed since the graph of a recommender was made: nodes that came, changed or were removed. It is
-// immutable, so that many queries may read it while the next one is made. Nodes that came or changed have places behind
-// those of the graph, and a node that changed hides the one of the graph.
+// Overlay is what has changed since the graph of a recommender was made: nodes that came, changed or were removed. It
+// is immutable, so that many queries may read it while the next one is made. Nodes that came or changed have places
+// behind those of the graph, and a node that changed hides the one of the graph.
 //
 // The link model judges them without training. Of a model over vectors the row of a target is its vector. Of learned
 // factors it is (A·h, the mean effect of all targets) of a new target, and (v + A·h, its own effect) of a changed one.

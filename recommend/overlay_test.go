@@ -95,7 +95,10 @@ func TestOverlayIsTheWholeGraph(t *testing.T) {
 					changes = append(changes, changeOf(whole, i))
 				}
 			}
-			rand.New(rand.NewPCG(1, 1)).Shuffle(len(changes), func(a, b int) { changes[a], changes[b] = changes[b], changes[a] })
+			rand.New(rand.NewPCG(1, 1)).Shuffle(len(changes), func(a, b int) {
+				changes[a], changes[b] = changes[b],
+					changes[a]
+			})
 			for _, i := range removed {
 				changes = append(changes, &NodeChange{ID: whole.ID(i), Removed: true})
 			}
@@ -134,15 +137,16 @@ func compareOverlay(t *testing.T, kind string, r *Recommender, o *Overlay, all *
 			if a, b := byName(got.Naive, false), byName(want.Naive, false); a != b {
 				t.Fatalf("%s, source %d, naive:\n%s\n%s", kind, i, a, b)
 			}
-			if (got.Agreement == nil) != (want.Agreement == nil) || got.Agreement != nil && *got.Agreement != *want.Agreement {
+			if (got.Agreement == nil) != (want.Agreement == nil) || got.Agreement != nil &&
+				*got.Agreement != *want.Agreement {
 				t.Fatalf("%s: agreement %v, want %v", kind, got.Agreement, want.Agreement)
 			}
 		}
 	}
 }
 
-// byName is a list in words, sorted by the rounded z and by name: sums of a row behind the graph may differ in their last
-// bit. Re-ranked lists have their places as they are.
+// byName is a list in words, sorted by the rounded z and by name: sums of a row behind the graph may differ in their
+// last bit. Re-ranked lists have their places as they are.
 func byName(items []Item, ranked bool) (text string) {
 	if !ranked {
 		slices.SortFunc(items, func(a, b Item) int {
@@ -150,7 +154,8 @@ func byName(items []Item, ranked bool) (text string) {
 		})
 	}
 	for _, item := range items {
-		text += fmt.Sprintf("%s %q %s %s %.4f %.4f %v; ", item.ID, item.Title, item.Field, item.Time, item.Link, item.Propensity,
+		text += fmt.Sprintf("%s %q %s %s %.4f %.4f %v; ", item.ID, item.Title, item.Field, item.Time, item.Link,
+			item.Propensity,
 			item.Why == nil)
 	}
 	return text
@@ -208,7 +213,8 @@ func TestOverlayIsCompacted(t *testing.T) {
 		for i := range 20 {
 			id := fmt.Sprint("new ", i)
 			place, ok := r.Find(o, id)
-			if c, _ := o.Change(place); ok != (i != round%20) || ok && (c.ID != id || c.Title != fmt.Sprint("round ", round)) {
+			if c, _ := o.Change(place); ok != (i != round%20) || ok && (c.ID != id || c.Title != fmt.Sprint("round ",
+				round)) {
 				t.Fatalf("round %d, node %d: %v %+v", round, i, ok, c)
 			}
 			if before == nil || i == (round-1)%20 {
@@ -247,7 +253,8 @@ func TestOverlayOfFactors(t *testing.T) {
 	if place := list.Items[found]; place.Link <= 0 || place.Link >= 1 || place.Field != "category 1" {
 		t.Errorf("the new item: %+v", place)
 	}
-	if a, b := byName(slices.Delete(slices.Clone(list.Items), found, found+1), false), byName(want.Items, false); a != b {
+	if a, b := byName(slices.Delete(slices.Clone(list.Items), found, found+1), false), byName(want.Items,
+		false); a != b {
 		t.Errorf("somebody with the history of p5:\n%s\n%s", a, b)
 	}
 	if _, err := r.At(t.Context(), o, place+1); err == nil {

@@ -35,8 +35,11 @@ func fuzzBody[T any](f *testing.F, method, path string, examples ...string) {
 	api := s.register(http.NewServeMux())
 	h := s.Handler()
 	op := api.OpenAPI().Paths[path].Post
-	if method == "PUT" {
+	switch method {
+	case "PUT":
 		op = api.OpenAPI().Paths[path].Put
+	case "PATCH":
+		op = api.OpenAPI().Paths[path].Patch
 	}
 	schema := op.RequestBody.Content["application/json"].Schema
 	names := strings.NewReplacer("DIGEST", s.Models().Current, "OTHER", other, "FIELD", s.Graph().FieldName(1))
@@ -93,6 +96,17 @@ func FuzzEventBodies(f *testing.F) {
 			`"probability":0.5,"model":"DIGEST","list":"1-DIGEST-2","position":1}]}`,
 		`{"events":[{"id":"b","kind":"clicked","source":"p1","target":"p2"},`+
 			`{"id":"c","kind":"linked","source":"p1","target":"p2","seq":4}]}`)
+}
+
+func FuzzNodeBodies(f *testing.F) {
+	fuzzBody[nodeBatch](f, "PUT", "/api/v1/nodes",
+		`{"nodes":[{"id":"new","title":"a title","text":"a text","field":"FIELD","time":"2024-01-31","role":"both",`+
+			`"vector":[1,0,0,0,0,0,0,0.5],"links":["p1","new","nobody"]}]}`,
+		`{"nodes":[{"id":"p1","title":"another"},{"id":"p1"}]}`)
+}
+
+func FuzzNodePatches(f *testing.F) {
+	fuzzBody[nodeBatch](f, "PATCH", "/api/v1/nodes", `{"nodes":[{"id":"p1","title":"another","time":"2024"}]}`)
 }
 
 func FuzzJobBodies(f *testing.F) {

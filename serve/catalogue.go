@@ -36,8 +36,9 @@ const (
 // catalogueTitle names the file of changes and its version.
 const catalogueTitle = "unseen catalogue 1"
 
-// catalogue is what has changed since the dataset was made: nodes that came, changed or were removed. A change is in its
-// file before it is acknowledged, and in the lists when it is acknowledged. Requests read versions that never change.
+// catalogue is what has changed since the dataset was made: nodes that came, changed or were removed. A change is in
+// its file before it is acknowledged, and in the lists when it is acknowledged. Requests read versions that never
+// change.
 type catalogue struct {
 	s       *Service
 	file    *store.Journal
@@ -153,7 +154,8 @@ func (l *catalogueLine) node() (*catalogueNode, error) {
 }
 
 func (n *catalogueNode) line() catalogueLine {
-	l := catalogueLine{Seq: n.seq, ID: n.ID, Removed: n.Removed, Dropped: n.dropped, Title: n.Title, Text: n.Text, Field: n.Field,
+	l := catalogueLine{Seq: n.seq, ID: n.ID, Removed: n.Removed, Dropped: n.dropped, Title: n.Title, Text: n.Text,
+		Field:   n.Field,
 		Guessed: n.guessed, Time: n.Time}
 	if n.Role != graph.SourceAndTarget {
 		l.Role = n.Role.String()
@@ -278,7 +280,8 @@ func (c *catalogue) erase(names func(id string) bool) (err error) {
 			if names(id) {
 				next.nodes.Delete(id)
 				next.count, next.bytes = next.count-1, next.bytes-n.size
-				changed = append(changed, &catalogueNode{NodeChange: recommend.NodeChange{ID: id, Removed: true}, seq: n.seq})
+				changed = append(changed, &catalogueNode{NodeChange: recommend.NodeChange{ID: id, Removed: true},
+					seq: n.seq})
 			} else if slices.ContainsFunc(n.Links, names) {
 				other := *n
 				other.Links = slices.DeleteFunc(slices.Clone(n.Links), names)
@@ -370,9 +373,18 @@ func (c *catalogue) merge(next *catalogueState, call *catalogueCall) (changed []
 			return nil, nil, err
 		}
 	}
-	count, bytes := next.count, next.bytes
-	for id, n := range own {
-		if was, _ := next.nodes.Get(id); was != nil {
+	if err := next.take(own); err != nil {
+		return nil, nil, err
+	}
+	call.result.Changed = len(changed)
+	return changed, lines, nil
+}
+
+// take puts nodes into a version that nobody reads yet, within the limits.
+func (s *catalogueState) take(nodes map[string]*catalogueNode) error {
+	count, bytes := s.count, s.bytes
+	for id, n := range nodes {
+		if was, _ := s.nodes.Get(id); was != nil {
 			count, bytes = count-1, bytes-was.size
 		}
 		if !n.dropped {
@@ -380,18 +392,17 @@ func (c *catalogue) merge(next *catalogueState, call *catalogueCall) (changed []
 		}
 	}
 	if count > maxChanged || bytes > maxChangeBytes {
-		return nil, nil, newProblem(507, hint.Wrap(fmt.Errorf("the catalogue is full: %d nodes changed, %d MiB", count,
+		return newProblem(507, hint.Wrap(fmt.Errorf("the catalogue is full: %d nodes changed, %d MiB", count,
 			bytes>>20), "make a dataset of them: at most %d nodes and %d MiB may differ from the dataset", maxChanged,
 			maxChangeBytes>>20))
 	}
-	for id, n := range own {
-		if next.nodes.Set(id, n); n.dropped {
-			next.nodes.Delete(id)
+	for id, n := range nodes {
+		if s.nodes.Set(id, n); n.dropped {
+			s.nodes.Delete(id)
 		}
 	}
-	next.count, next.bytes = count, bytes
-	call.result.Changed = len(changed)
-	return changed, lines, nil
+	s.count, s.bytes = count, bytes
+	return nil
 }
 
 // based reports whether a dataset has a node, so that its removal must be remembered.
@@ -472,8 +483,8 @@ func (c *catalogue) edit(was *catalogueNode, in *NodeInput, replace bool) (*cata
 	return n, nil
 }
 
-// NodeInput is a node of the catalogue as a client sends it. What is absent stays as it is with PATCH, and is empty with
-// PUT, but for links.
+// NodeInput is a node of the catalogue as a client sends it. What is absent stays as it is with PATCH, and is empty
+// with PUT, but for links.
 type NodeInput struct {
 	ID    string  `json:"id,omitempty" maxLength:"1024" doc:"id; may be left out where the path has it"`
 	Title *string `json:"title,omitempty"`

@@ -31,7 +31,7 @@ func place(a RecommendResponse, id string) int {
 }
 
 // A new item is recommended at once, a changed one elsewhere, a removed one nowhere, also after a restart; a repeated
-// change changes nothing.
+// change changes nothing. Long because it is one story.
 func TestCatalogue(t *testing.T) {
 	t.Parallel()
 	o := Options{Folder: worded(t, fit.Settings{Replicates: 2, Doctor: fit.QuickDoctor})}
@@ -42,8 +42,9 @@ func TestCatalogue(t *testing.T) {
 	c := client{t: t, h: s.Handler()}
 	ask := func(node string, more string) RecommendResponse {
 		t.Helper()
-		return want[RecommendResponse](c, 200, "GET", "/api/v1/recommendations?k=240&linked=true&explore=0&explain=true&node="+
-			url.QueryEscape(node)+more, nil)
+		return want[RecommendResponse](c, 200, "GET",
+			"/api/v1/recommendations?k=240&linked=true&explore=0&explain=true&node="+
+				url.QueryEscape(node)+more, nil)
 	}
 	g := s.Graph()
 	reader, liked := "p200", ""
@@ -52,8 +53,9 @@ func TestCatalogue(t *testing.T) {
 	}
 	i, _ := g.Index(liked)
 	title := g.Title(i)
-	node := NodeInput{Title: &title, Field: ptr(g.FieldName(g.Field(i))), Time: ptr("2024-05-06"), Links: &[]string{"p3", liked,
-		"not there"}}
+	node := NodeInput{Title: &title, Field: ptr(g.FieldName(g.Field(i))), Time: ptr("2024-05-06"),
+		Links: &[]string{"p3", liked,
+			"not there"}}
 	if r := want[CatalogueResult](c, 200, "PUT", "/api/v1/nodes/x%2F1", node); r.Changed != 1 {
 		t.Fatal(r)
 	}
@@ -62,18 +64,22 @@ func TestCatalogue(t *testing.T) {
 	}
 	with := ask(reader, "")
 	twin, own := with.Items[place(with, liked)-1], with.Items[place(with, "x/1")-1]
-	if d := own.Link - twin.Link; d > 1e-6 || d < -1e-6 || own.Time != "2024-05-06" || own.Why == nil || own.Title != title {
+	if d := own.Link - twin.Link; d > 1e-6 || d < -1e-6 || own.Time != "2024-05-06" || own.Why == nil ||
+		own.Title != title {
 		t.Errorf("a new item with the text of another: %+v, the other %+v", own, twin)
 	}
 	if d := want[NodeDetail](c, 200, "GET", "/api/v1/nodes/x%2F1", nil); d.Title != title || len(d.LinksTo) != 2 {
 		t.Errorf("%+v", d)
 	}
-	if found := want[NodePage](c, 200, "GET", "/api/v1/nodes?q=X%2F1", nil); found.Total != 1 || found.Nodes[0].ID != "x/1" {
+	if found := want[NodePage](c, 200, "GET", "/api/v1/nodes?q=X%2F1", nil); found.Total != 1 ||
+		found.Nodes[0].ID != "x/1" {
 		t.Errorf("%+v", found)
 	}
 	// as a source it has the lists of its text, without what it links to
-	own2, same := c.list("node=x%2F1&k=20&explore=0"), want[RecommendResponse](c, 200, "POST", "/api/v1/recommendations",
-		RecommendRequest{Title: title, Field: g.FieldName(g.Field(i)), K: 20, Explore: ptr(0.), Exclude: []string{"x/1", "p3", liked}})
+	own2, same := c.list("node=x%2F1&k=20&explore=0"), want[RecommendResponse](c, 200, "POST",
+		"/api/v1/recommendations",
+		RecommendRequest{Title: title, Field: g.FieldName(g.Field(i)), K: 20, Explore: ptr(0.),
+			Exclude: []string{"x/1", "p3", liked}})
 	if a, b := idsOf(own2), idsOf(same); !slices.Equal(a, b) || own2.Source.ID != "x/1" {
 		t.Errorf("lists of a new node %v, of its text %v", a, b)
 	}
@@ -101,7 +107,8 @@ func TestCatalogue(t *testing.T) {
 				t.Errorf("%s: removed at %d, new at %d of %d", node, place(a, liked), place(a, "x/1"), len(a.Items))
 			}
 		}
-		for _, path := range []string{"/api/v1/nodes/" + liked, "/api/v1/recommendations?node=" + liked, "/node/" + liked} {
+		for _, path := range []string{"/api/v1/nodes/" + liked, "/api/v1/recommendations?node=" + liked, "/node/" +
+			liked} {
 			if w := c.do("GET", path, nil); w.Code != 404 {
 				t.Errorf("%s: %d", path, w.Code)
 			}
@@ -201,7 +208,8 @@ func TestCatalogueScopes(t *testing.T) {
 	vector[1] = 1
 	for token, status := range map[string]int{"": 401, secrets[ScopeRead]: 403, secrets[ScopeWrite]: 200} {
 		c := client{t, s.Handler(), token}
-		for _, r := range []struct{ method, path string }{{"PUT", "/api/v1/nodes/secret-id"}, {"PATCH", "/api/v1/nodes/secret-id"},
+		for _, r := range []struct{ method, path string }{{"PUT", "/api/v1/nodes/secret-id"}, {"PATCH",
+			"/api/v1/nodes/secret-id"},
 			{"DELETE", "/api/v1/nodes?id=secret-id"}} {
 			var body any = NodeInput{Vector: &vector}
 			if r.method == "DELETE" {
@@ -299,7 +307,8 @@ func TestKilledWhileChanging(t *testing.T) {
 				}
 			}
 			title := []string{"first", "second", ""}[k%3]
-			if d.Title != title || (k < 700) && (place(list, fmt.Sprint("new", k)) > 0) != (title != "") {
+			listed := place(list, fmt.Sprint("new", k)) > 0
+			if d.Title != title || listed && title == "" || !listed && title != "" && len(list.Items) < 1000 {
 				t.Fatalf("round %d, node %d of %d: %d %q, want %q", round, k, last, w.Code, d.Title, title)
 			}
 		}
@@ -323,12 +332,14 @@ func TestAttackCatalogueGrowth(t *testing.T) {
 	for round := range 400 {
 		var nodes []NodeInput
 		for k := range 5 {
-			nodes = append(nodes, NodeInput{ID: fmt.Sprint("n", k), Vector: &vector, Text: ptr(fmt.Sprint(long, round))})
+			nodes = append(nodes, NodeInput{ID: fmt.Sprint("n", k), Vector: &vector, Text: ptr(fmt.Sprint(long,
+				round))})
 		}
 		if _, err := s.PutNodes(t.Context(), nodes); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.PutNodes(t.Context(), []NodeInput{{ID: fmt.Sprint("gone", round), Vector: &vector}}); err != nil {
+		if _, err := s.PutNodes(t.Context(), []NodeInput{{ID: fmt.Sprint("gone", round),
+			Vector: &vector}}); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := s.RemoveNodes(t.Context(), []string{fmt.Sprint("gone", round)}); err != nil {

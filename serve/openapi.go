@@ -15,6 +15,11 @@ import (
 var operationNames = map[string]string{
 	"GET /api/v1/nodes":                   "searchNodes",
 	"GET /api/v1/nodes/{id}":              "getNode",
+	"PUT /api/v1/nodes":                   "putNodes",
+	"PATCH /api/v1/nodes":                 "patchNodes",
+	"DELETE /api/v1/nodes":                "removeNodes",
+	"PUT /api/v1/nodes/{id}":              "putNode",
+	"PATCH /api/v1/nodes/{id}":            "patchNode",
 	"DELETE /api/v1/nodes/{id}":           "forgetNode",
 	"GET /api/v1/recommendations":         "getRecommendations",
 	"POST /api/v1/recommendations":        "recommend",
@@ -112,6 +117,10 @@ var examples = map[string]struct{ request, answer string }{
 		{"id": "visit-7/1/click", "kind": "clicked", "source": "p17", "target": "p4",
 		"list": "0c398d55d00ab626-9f2c1a44d0be-5f3a9c01b2d7"}]}`,
 		`{"stored": 2, "duplicate": 0, "spooled": 0}`,
+	},
+	"putNodes": {
+		`{"nodes": [{"id": "p900", "title": "Diagnosis by ultrasound", "time": "2026-11-17", "links": ["p4"]}]}`,
+		`{"changed": 1, "unchanged": 0}`,
 	},
 	"startJob": {
 		`{"kind": "retrain", "trainOnly": true}`,

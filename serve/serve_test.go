@@ -115,7 +115,8 @@ func TestFaults(t *testing.T) {
 		{"POST", "/api/v1/models/abcdef123456/deploy", nil, 404, ""},
 		{"PUT", "/api/v1/ab-test", abTestRequest{"abcdef123456", .5}, 404, ""},
 		{"GET", "/api/v2/nodes", nil, 404, ""},
-		{"DELETE", "/api/v1/nodes", nil, 405, ""},
+		{"DELETE", "/api/v1/nodes", nil, 422, "query.id"},
+		{"DELETE", "/api/v1/model", nil, 405, ""},
 	} {
 		t.Run(test.method+" "+test.path, func(t *testing.T) {
 			w := c.do(test.method, test.path, test.body)

@@ -303,6 +303,11 @@ func checkRoutes(t *testing.T, o serve.Options) {
 	for _, c := range []struct{ pattern, path, body string }{
 		{"GET /api/v1/nodes", "?q=p&limit=2", ""},
 		{"GET /api/v1/nodes/{id}", "/p7", ""},
+		{"PUT /api/v1/nodes", "", `{"nodes":[{"id":"p9","title":"a title"}]}`},
+		{"PATCH /api/v1/nodes", "", `{"nodes":[{"id":"p9","title":"another"}]}`},
+		{"PUT /api/v1/nodes/{id}", "/p9", `{"title":"a title"}`},
+		{"PATCH /api/v1/nodes/{id}", "/p9", `{"title":"another","links":["p1"]}`},
+		{"DELETE /api/v1/nodes", "?id=p6", ""},
 		{"DELETE /api/v1/nodes/{id}", "/p8", ""},
 		{"GET /api/v1/forgotten", "", ""},
 		{"GET /api/v1/recommendations", "?node=p7&explain=true&compare=true", ""},

@@ -17,15 +17,16 @@ import (
 	"unseen/internal/atomicfile"
 )
 
-// Journal is a file of lines, each of which is durable when Append returns. It is text, so that a person can recover it:
+// Journal is a file of lines, each of which is durable when Append returns. It is text, so that a person can recover
+// it:
 //
 //	unseen catalogue 1
 //	5d0bd6a3 {"id":"b7c1",…}
 //	9f00c2d7 {"id":"b7c2",…}
 //
 // Every line but the first carries a CRC-32C of its content. A crash can leave only the last lines incomplete, which
-// were not acknowledged yet; damage with whole lines behind it means a damaged disk, and is reported instead of removed.
-// One goroutine at a time may write; [Grouped] shares its syncs.
+// were not acknowledged yet; damage with whole lines behind it means a damaged disk, and is reported instead of
+// removed. One goroutine at a time may write; [Grouped] shares its syncs.
 type Journal struct {
 	path, title string
 	file        *os.File
@@ -90,8 +91,8 @@ func (j *Journal) scan(read func(line []byte) error) error {
 		content, whole := journalContent(line)
 		switch {
 		case !whole && broken == nil:
-			broken = fmt.Errorf("%w at byte %d, with whole lines behind it; its lines are text: remove the damaged ones, "+
-				"or restore it from a copy", ErrDamaged, j.size)
+			broken = fmt.Errorf("%w at byte %d, with whole lines behind it; its lines are text: remove the "+
+				"damaged ones, or restore it from a copy", ErrDamaged, j.size)
 			continue
 		case !whole:
 			continue
@@ -112,7 +113,8 @@ func readJournalLine(in *bufio.Reader) (line []byte, err error) {
 	for {
 		part, err := in.ReadSlice('\n')
 		if line = append(line, part...); len(line) > maxJournalLine {
-			return nil, fmt.Errorf("%w: a line has more than %d bytes; restore it from a copy", ErrDamaged, maxJournalLine)
+			return nil, fmt.Errorf("%w: a line has more than %d bytes; restore it from a copy", ErrDamaged,
+				maxJournalLine)
 		}
 		if !errors.Is(err, bufio.ErrBufferFull) {
 			return line, err
