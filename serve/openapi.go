@@ -122,6 +122,9 @@ var examples = map[string]struct{ request, answer string }{
 		`{"nodes": [{"id": "p900", "title": "Diagnosis by ultrasound", "time": "2026-11-17", "links": ["p4"]}]}`,
 		`{"changed": 1, "unchanged": 0}`,
 	},
+	"patchNodes": {`{"nodes": [{"id": "p900", "title": "Diagnosis by echo"}]}`, ``},
+	"putNode":    {`{"title": "Diagnosis by ultrasound", "time": "2026-11-17", "links": ["p4"]}`, ``},
+	"patchNode":  {`{"title": "Diagnosis by echo"}`, ``},
 	"startJob": {
 		`{"kind": "retrain", "trainOnly": true}`,
 		`{"id": "12", "kind": "retrain", "request": {"kind": "retrain", "trainOnly": true}, "state": "queued",
