@@ -780,14 +780,8 @@ func (s *Service) postRollback(ctx context.Context, _ *struct{}) (*body[ModelEnt
 	return respond(e), err
 }
 
-// abTestRequest starts an A/B test.
-type abTestRequest struct {
-	Model string  `json:"model" minLength:"6" maxLength:"64" doc:"digest of model b"`
-	Share float64 `json:"share" minimum:"0" maximum:"1" doc:"share of the sources that get its lists"`
-}
-
-func (s *Service) putABTest(ctx context.Context, in *body[abTestRequest]) (*body[*ABTest], error) {
-	t, err := s.StartABTest(ctx, in.Body.Model, in.Body.Share)
+func (s *Service) putABTest(ctx context.Context, in *body[ABTestRequest]) (*body[*ABTest], error) {
+	t, err := s.StartABTest(ctx, in.Body)
 	return respond(t), err
 }
 

@@ -115,7 +115,7 @@ func FuzzJobBodies(f *testing.F) {
 }
 
 func FuzzABTestBodies(f *testing.F) {
-	fuzzBody[abTestRequest](f, "PUT", "/api/v1/ab-test", `{"model":"OTHER","share":0.5}`)
+	fuzzBody[ABTestRequest](f, "PUT", "/api/v1/ab-test", `{"model":"OTHER","share":0.5}`)
 }
 
 // countLeaves counts the values of a body that hold no others.

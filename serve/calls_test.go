@@ -130,8 +130,9 @@ func TestClosed(t *testing.T) {
 		}
 		for name, err := range map[string]error{
 			"Start": second(s.StartJob(JobRequest{Kind: "retrain"})), "Wait": second(s.WaitJob(t.Context(), "1")),
-			"Cancel": second(s.CancelJob("1")), "StartABTest": second(s.StartABTest(t.Context(), "abcdef123456", .5)),
-			"Run": s.Run(stopped, ServerOptions{Address: "127.0.0.1:0"}),
+			"Cancel":      second(s.CancelJob("1")),
+			"StartABTest": second(s.StartABTest(t.Context(), ABTestRequest{Model: "abcdef123456", Share: .5})),
+			"Run":         s.Run(stopped, ServerOptions{Address: "127.0.0.1:0"}),
 		} {
 			t.Run(name, func(t *testing.T) {
 				if !errors.Is(err, ErrClosed) {

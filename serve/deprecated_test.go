@@ -33,7 +33,7 @@ func TestDeprecatedNames(t *testing.T) {
 		other = job.Model
 	}
 	for range 2 {
-		want[ABTest](c, 200, "PUT", "/api/v1/trial", abTestRequest{other, .5})
+		want[ABTest](c, 200, "PUT", "/api/v1/trial", ABTestRequest{Model: other, Share: .5})
 		got := want[Comparison](c, 200, "GET", "/api/v1/trial", nil)
 		if now := want[Comparison](c, 200, "GET", "/api/v1/ab-test", nil); got.Trial == nil || now.Trial == nil ||
 			*got.Trial != *now.ABTest || got.ABTest.B != other {
@@ -115,7 +115,7 @@ func TestFilesOfTheLastVersion(t *testing.T) {
 	if job, err = s.WaitJob(t.Context(), job.ID); err != nil {
 		t.Fatal(err)
 	}
-	test := want[ABTest](c, 200, "PUT", "/api/v1/ab-test", abTestRequest{job.Model, .5})
+	test := want[ABTest](c, 200, "PUT", "/api/v1/ab-test", ABTestRequest{Model: job.Model, Share: .5})
 	for range 8 {
 		c.list("node=p7&log=true")
 	}

@@ -61,6 +61,9 @@ type ABTest struct {
 	Salt  string    `json:"salt" doc:"assigns sources to models, by a hash with their id"`
 	Since time.Time `json:"since"`
 	Seq   int64     `json:"seq" doc:"last event before the test; only later ones count"`
+
+	Until       time.Time `json:"until,omitzero" doc:"rule: the test ends then"`
+	WhenDecided bool      `json:"whenDecided,omitempty" doc:"rule: it ends when the difference's interval excludes 0"`
 }
 
 // registryState is registry.json.
@@ -72,6 +75,8 @@ type registryState struct {
 	Previous []string     `json:"past,omitempty"`  // previously live models, the latest last
 	ABTest   *ABTest      `json:"abTest,omitempty"`
 	Trial    *ABTest      `json:"trial,omitempty"` // old name of ABTest: read, never written
+
+	LastABTest *EndedABTest `json:"lastABTest,omitempty"`
 	// Expected is the same-field share of the first live model, field by field: the reference of the drift alarm,
 	// also after other models were deployed.
 	Expected []loop.ExpectedShare `json:"expected,omitempty"`

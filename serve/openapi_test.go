@@ -203,14 +203,15 @@ func TestConflicts(t *testing.T) {
 	}
 	refused("DELETE", "/api/v1/jobs/1", nil, "the job has ended: it is done")
 	refused("POST", "/api/v1/models/rollback", nil, "no previous model")
-	refused("PUT", "/api/v1/ab-test", abTestRequest{live, .5}, "is live already")
-	first := want[ABTest](c, 200, "PUT", "/api/v1/ab-test", abTestRequest{job.Model, .5})
-	if again := want[ABTest](c, 200, "PUT", "/api/v1/ab-test", abTestRequest{job.Model, .5}); again != first {
+	refused("PUT", "/api/v1/ab-test", ABTestRequest{Model: live, Share: .5}, "is live already")
+	first := want[ABTest](c, 200, "PUT", "/api/v1/ab-test", ABTestRequest{Model: job.Model, Share: .5})
+	again := want[ABTest](c, 200, "PUT", "/api/v1/ab-test", ABTestRequest{Model: job.Model, Share: .5})
+	if again != first {
 		t.Errorf("the same request made another test: %+v, %+v", first, again)
 	}
-	refused("PUT", "/api/v1/ab-test", abTestRequest{job.Model, .25}, "another A/B test runs")
+	refused("PUT", "/api/v1/ab-test", ABTestRequest{Model: job.Model, Share: .25}, "another A/B test runs")
 	want[Comparison](c, 200, "DELETE", "/api/v1/ab-test", nil)
-	want[ABTest](c, 200, "PUT", "/api/v1/ab-test", abTestRequest{job.Model, .25})
+	want[ABTest](c, 200, "PUT", "/api/v1/ab-test", ABTestRequest{Model: job.Model, Share: .25})
 	want[ModelEntry](c, 200, "POST", "/api/v1/models/"+job.Model+"/deploy", nil)
 	want[ModelEntry](c, 200, "POST", "/api/v1/models/rollback", nil)
 	refused("POST", "/api/v1/models/rollback", nil, "no previous model")

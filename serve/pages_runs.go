@@ -45,7 +45,16 @@ func (p *site) runs() {
 		if err != nil {
 			return "", requestError("share", clip(r.PostFormValue("share")), "is not a number between 0 and 1")
 		}
-		_, err = s.StartABTest(r.Context(), requireDigest(r.PostFormValue("model")), share)
+		request := ABTestRequest{Model: requireDigest(r.PostFormValue("model")), Share: share,
+			WhenDecided: r.PostFormValue("whenDecided") != ""}
+		if text := r.PostFormValue("days"); text != "" {
+			days, err := strconv.Atoi(text)
+			if err != nil || days < 1 || days > 3650 {
+				return "", requestError("days", clip(text), "is not a number of days from 1 to 3650")
+			}
+			request.Until = s.o.Now().AddDate(0, 0, days)
+		}
+		_, err = s.StartABTest(r.Context(), request)
 		return "tested", err
 	})
 	p.change("POST /runs/ab-test/end", "page-end-ab-test", func(*http.Request) (string, error) {
@@ -90,6 +99,8 @@ type runsPage struct {
 	Compared Comparison
 	Arms     []armRow
 	Words    string // summary of the A/B test
+	Rule     string // what ends it
+	Last     string // summary of the one before
 	Other    []ModelEntry
 }
 
@@ -107,6 +118,7 @@ type modelRow struct {
 type armRow struct {
 	Arm
 	Span   span
+	Links  string
 	Method string
 }
 
@@ -172,14 +184,21 @@ func (p *site) runsPage(r *http.Request) (*runsPage, error) {
 func (o *runsPage) compare(reg registryState) {
 	rates := scale{}
 	for _, a := range o.Compared.Arms {
-		rates.including(a.Clicks.Low, a.Clicks.Value, a.Clicks.High)
+		for _, x := range []*float64{a.Clicks.Low, a.Clicks.Value, a.Clicks.High} {
+			if x != nil {
+				rates.including(*x)
+			}
+		}
 	}
 	for k, a := range o.Compared.Arms {
-		row := armRow{Arm: a, Span: rates.span(a.Clicks.Low, a.Clicks.Value, a.Clicks.High,
-			[]string{"", "b", "c"}[min(k, 2)], fmt.Sprintf("%s clicks per shown item, from %s to %s",
-				percent(a.Clicks.Value), percent(a.Clicks.Low), percent(a.Clicks.High)))}
-		if a.Shown == 0 {
-			row.Span = span{Label: "nothing shown yet"}
+		row := armRow{Arm: a, Span: span{Label: "nothing shown yet"}, Links: a.Links.words()}
+		switch c := a.Clicks; {
+		case c.Low != nil:
+			row.Span = rates.span(*c.Low, *c.Value, *c.High, []string{"", "b", "c"}[min(k, 2)],
+				fmt.Sprintf("%s clicks per shown item, from %s to %s", percent(*c.Value), percent(*c.Low),
+					percent(*c.High)))
+		case c.Value != nil:
+			row.Span = span{Label: percent(*c.Value) + " clicks per shown item, too few for an interval"}
 		}
 		for _, entry := range reg.Models {
 			if entry.Digest == a.Model {
@@ -188,19 +207,53 @@ func (o *runsPage) compare(reg registryState) {
 		}
 		o.Arms = append(o.Arms, row)
 	}
-	d := o.Compared.Difference
-	switch {
-	case o.Compared.ABTest == nil:
-	case d == nil:
-		o.Words = "Not enough data yet: both models need logged lists for at least two sources."
-	case d.Low > 0:
-		o.Words = fmt.Sprintf("Model b gets more clicks: %+.2f per 100 shown items (%+.2f to %+.2f).",
-			100*d.Value, 100*d.Low, 100*d.High)
-	case d.High < 0:
-		o.Words = fmt.Sprintf("Model b gets fewer clicks: %+.2f per 100 shown items (%+.2f to %+.2f).",
-			100*d.Value, 100*d.Low, 100*d.High)
-	default:
-		o.Words = fmt.Sprintf("No clear difference yet: %+.2f per 100 shown items (%+.2f to %+.2f).",
-			100*d.Value, 100*d.Low, 100*d.High)
+	if test := o.Compared.ABTest; test != nil {
+		o.Words = o.Compared.Difference.verdict()
+		o.Rule = "It ends when somebody ends it."
+		until := test.Until.Format("2 January 2006, 15:04 MST")
+		switch {
+		case test.WhenDecided && !test.Until.IsZero():
+			o.Rule = "It ends when the interval of the difference excludes 0, and at the latest on " + until + "."
+		case test.WhenDecided:
+			o.Rule = "It ends when the interval of the difference excludes 0."
+		case !test.Until.IsZero():
+			o.Rule = "It ends on " + until + "."
+		}
+	} else if last := o.Compared.Last; last != nil {
+		o.Last = fmt.Sprintf("The last test, %.8s against %.8s, ended on %s: %s. %s", last.B, last.A,
+			last.Ended.Format("2 January 2006, 15:04 MST"), endWords[last.Reason], last.Difference.verdict())
 	}
+}
+
+// endWords say what ended a test.
+var endWords = map[ABTestEnd]string{
+	EndedByPerson: "somebody ended it", EndedByDeploy: "a model was deployed", EndedByTime: "its time was up",
+	EndedByDecision: "it was decided",
+}
+
+// words are a rate with its interval.
+func (r Rate) words() string {
+	switch {
+	case r.Value == nil:
+		return "–"
+	case r.Low == nil:
+		return percent(*r.Value)
+	}
+	return fmt.Sprintf("%s (%s to %s)", percent(*r.Value), percent(*r.Low), percent(*r.High))
+}
+
+// verdict says which model gets more clicks.
+func (r *Rate) verdict() string {
+	if r == nil || r.Low == nil {
+		return fmt.Sprintf("Not enough data yet: both models need logged lists for %d sources, %d of them with a "+
+			"click.", leastSources, leastHit)
+	}
+	what := "No clear difference yet"
+	switch {
+	case *r.Low > 0:
+		what = "Model b gets more clicks"
+	case *r.High < 0:
+		what = "Model b gets fewer clicks"
+	}
+	return fmt.Sprintf("%s: %+.2f per 100 shown items (%+.2f to %+.2f).", what, 100**r.Value, 100**r.Low, 100**r.High)
 }

@@ -132,7 +132,7 @@ func TestPictures(t *testing.T) {
 	take("loop")
 	look("/bridges", "#graph")
 	take("bridges")
-	if _, err := s.StartABTest(t.Context(), job.Model, .5); err != nil {
+	if _, err := s.StartABTest(t.Context(), ABTestRequest{Model: job.Model, Share: .5}); err != nil {
 		t.Fatal(err)
 	}
 	read(250, "after")

@@ -394,7 +394,7 @@ func clip(text string) string {
 
 // of returns the model that answers a source, and the arm of the A/B test.
 func (l *deployment) of(source string) (*loadedModel, string) {
-	if l.abTest == nil {
+	if l.abTest == nil || l.b == nil {
 		return l.current, ""
 	}
 	sum := sha256.Sum256([]byte(l.abTest.Salt + "\x00" + source))

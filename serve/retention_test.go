@@ -176,7 +176,7 @@ func TestAttackClock(t *testing.T) {
 					}
 					return job
 				}
-				if _, err := s.StartABTest(t.Context(), retrain().Model, .5); err != nil {
+				if _, err := s.StartABTest(t.Context(), ABTestRequest{Model: retrain().Model, Share: .5}); err != nil {
 					t.Fatal(err)
 				}
 				logLists(t, s, 100, 110)

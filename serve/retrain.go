@@ -311,6 +311,7 @@ func (s *Service) Deploy(ctx context.Context, digest string) (_ ModelEntry, err 
 	}
 	s.jobs.swap.Lock()
 	defer s.jobs.swap.Unlock()
+	last := s.lastABTest(EndedByDeploy)
 	err = s.models.change(func(r *registryState) error {
 		back := len(r.Previous) > 0 && r.Previous[len(r.Previous)-1] == entry.Digest
 		if back {
@@ -318,7 +319,7 @@ func (s *Service) Deploy(ctx context.Context, digest string) (_ ModelEntry, err 
 		} else {
 			r.makeCurrent(entry.Digest)
 		}
-		r.ABTest = nil
+		r.endABTest(last)
 		return nil
 	})
 	if err != nil {

@@ -28,7 +28,6 @@ var schemaNames = map[string]string{
 	"loop.Alarm":          "DriftAlarm",
 	"loop.Share":          "SameFieldShare",
 	"loop.Window":         "DriftWindow",
-	"serve.abTestRequest": "ABTestRequest",
 	"store.LogEvent":      "Event",
 	"store.Result":        "EventReceipt",
 }
@@ -336,7 +335,6 @@ var keysOf = map[string]string{
 	"PanelRow.exact":           "the same risk over all pairs",
 	"RankMetrics.against":      "difference of recall to the evaluated model",
 	"RankMetrics.by":           "ŷ or π̂ŷ",
-	"Rate.value":               "events per shown item",
 	"Refutation.of":            "what exposure may depend on",
 	"Refutation.p":             "chance of a score as large if the model holds",
 	"RegionRow.bias":           "bias of each estimator",

@@ -190,7 +190,7 @@ type Service struct {
 type deployment struct {
 	current *loadedModel
 	abTest  *ABTest      // nil: none runs
-	b       *loadedModel // of the A/B test
+	b       *loadedModel // of the A/B test; nil if its file cannot be read, and then nobody gets it
 }
 
 // models returns the models that answer requests.
@@ -290,6 +290,7 @@ func (s *Service) startBackground() {
 	s.done.Go(func() { s.findBridges(s.life) })
 	s.done.Go(func() { s.runEraser(s.life) })
 	s.done.Go(func() { s.jobs.run(s.life, s.runJob) })
+	s.done.Go(func() { s.followRules(s.life) })
 	if s.o.RetrainEvery > 0 {
 		s.done.Go(func() { s.runSchedule(s.life) })
 	}
@@ -359,10 +360,10 @@ func (s *Service) loadModels(ctx context.Context) error {
 	}
 	if r.ABTest != nil && !fresh {
 		if line.b, err = s.load(ctx, r.ABTest.B, naive); err != nil {
-			s.o.Log.Warn("A/B test ended: its model cannot be loaded", "error", err)
-		} else {
-			line.abTest = r.ABTest
+			s.o.Log.Error("model b of the A/B test cannot be loaded; everybody gets the live model until the service "+
+				"is started with it or somebody ends the test", "error", err)
 		}
+		line.abTest = r.ABTest
 	}
 	if current != digest {
 		s.o.Log.Warn("the live model is newer than the configured one, because it was trained or deployed later; "+
@@ -379,7 +380,9 @@ func (s *Service) loadModels(ctx context.Context) error {
 			r.Models = append(r.Models, ModelEntry{Digest: digest, Method: line.current.Model().Method,
 				Made: s.o.Now().UTC(), Note: "from " + filepath.Base(s.o.Model)})
 		}
-		r.Naive, r.ABTest = naive, line.abTest
+		if r.Naive = naive; r.ABTest != nil && fresh {
+			r.endABTest(&EndedABTest{ABTest: *r.ABTest, Ended: s.o.Now().UTC(), Reason: EndedByDeploy, Arms: []Arm{}})
+		}
 		r.makeCurrent(current)
 		return nil
 	})

@@ -73,7 +73,7 @@ func usedFolder(t testing.TB) string {
 		job, err = s.WaitJob(t.Context(), job.ID)
 	}
 	if err == nil {
-		_, err = s.StartABTest(t.Context(), job.Model, .5)
+		_, err = s.StartABTest(t.Context(), ABTestRequest{Model: job.Model, Share: .5})
 	}
 	if err != nil {
 		t.Fatal(err)
