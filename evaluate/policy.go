@@ -15,8 +15,8 @@ type PolicyList struct {
 	Context int // whose list it is: lists of one context are not independent
 	Items   []PolicyItem
 	Length  float64 // how many items the policy shows: its probabilities, added up
-	// Expected is the outcome of what the policy shows, by a model: Σ Target·Expected·Examination over all that it
-	// could show. The scale of the model does not matter. All zero, with those of the items: there is no model.
+	// Expected is the outcome of what the policy shows, by a model: Σ Target·Expected over all that it could show. The
+	// scale of the model does not matter. All zero, with those of the items: there is no model.
 	Expected float64
 }
 
@@ -27,7 +27,7 @@ type PolicyItem struct {
 	Outcome float64 // what came of it, from 0 to 1, such as 1 for a click
 	// Examination is how much more readers look where the policy shows it than where the log did; 0 means 1.
 	Examination float64
-	Expected    float64 // of the outcome where the log showed it, by a model; see PolicyList
+	Expected    float64 // of outcome × examination, by a model; see PolicyList
 }
 
 // FewestEffective is the effective number of contexts below which a log cannot say what a policy is worth.
@@ -213,7 +213,7 @@ func newPolicyTotals(lists []PolicyList) (*policyTotals, error) {
 			}
 			q := 1.
 			if modelled {
-				q = item.Expected * look
+				q = item.Expected
 			}
 			do(item, item.Target/item.Logged, item.Outcome*look, q)
 		}

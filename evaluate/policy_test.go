@@ -17,13 +17,13 @@ func TestValuePolicyByHand(t *testing.T) {
 			{Logged: .25, Target: .5, Outcome: 0, Expected: .5}}},
 		{Context: 9, Length: 2, Expected: 1, Items: []PolicyItem{{Logged: 1, Target: 1, Outcome: 1, Expected: .5}}},
 		{Context: 9, Length: 2, Expected: 1, Items: []PolicyItem{
-			{Logged: .5, Target: 1, Outcome: .5, Examination: 2, Expected: .25}}},
+			{Logged: .5, Target: 1, Outcome: .5, Examination: 2, Expected: .5}}},
 	}
 	totals, err := newPolicyTotals(lists)
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Context 7: w = 2, 2, Σwr = 2, and its scale is from context 9: outcomes 1 + .5·2 over .5 + .25·2, so 2.
+	// Context 7: w = 2, 2, Σwr = 2, and its scale is from context 9: outcomes 1 + .5·2 over .5 + .5, so 2.
 	// Context 9: w = 1, 2, Σwr = 1 + 2; its scale is 1/.75.
 	c7, c9 := 2., 4./3
 	direct := []float64{c7 * .5, c9 * 2}

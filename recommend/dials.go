@@ -96,15 +96,7 @@ func product(a, b []float32) float64 {
 // e being the share to explore, and the draw is pivotal: exactly K, each with exactly its p. Every candidate can
 // be shown, which is what later lets a log tell relevance from exposure. The list is in the order of ŷ.
 func (r *Recommender) explore(room *room, q Query) []drawn {
-	top := kern.Best(room.scores, room.kept, min(q.K, len(room.kept)))
-	p := room.proportional(top)
-	for i := range p {
-		p[i] *= q.Explore
-	}
-	for _, j := range top {
-		place, _ := slices.BinarySearch(room.kept, j) // they ascend
-		p[place] += 1 - q.Explore
-	}
+	p := room.chances(q.K, q.Explore)
 	chosen := pivotal(p, rand.New(rand.NewPCG(q.Seed, uint64(uint32(q.Source.Index())))))
 	out := make([]drawn, len(chosen))
 	for i, at := range chosen {
@@ -114,6 +106,27 @@ func (r *Recommender) explore(room *room, q Query) []drawn {
 		return cmp.Or(cmp.Compare(room.scores[b.node], room.scores[a.node]), cmp.Compare(a.node, b.node))
 	})
 	return out
+}
+
+// chances returns the probabilities p of the candidates; see explore. Where nothing is explored they are 1 for the best.
+func (room *room) chances(k int, explore float64) []float64 {
+	top := kern.Best(room.scores, room.kept, min(k, len(room.kept)))
+	var p []float64
+	if explore > 0 {
+		p = room.proportional(top)
+	} else {
+		p = slices.Grow(room.shares[:0], len(room.kept))[:len(room.kept)]
+		clear(p)
+		room.shares = p
+	}
+	for i := range p {
+		p[i] *= explore
+	}
+	for _, j := range top {
+		place, _ := slices.BinarySearch(room.kept, j) // they ascend
+		p[place] += 1 - explore
+	}
+	return p
 }
 
 // proportional returns probabilities min(1, c·ŷ) of the candidates that add up to as many as top has: the best of

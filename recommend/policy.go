@@ -1,0 +1,368 @@
+package recommend
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+
+	"unseen/evaluate"
+	"unseen/graph"
+	"unseen/internal/kern"
+)
+
+// Rule is what a policy orders items by.
+type Rule string
+
+// The rules.
+const (
+	ByModel   Rule = "model"   // ŷ of the recommender
+	ByPopular Rule = "popular" // links to the item
+	ByUniform Rule = "uniform" // chance alone
+)
+
+// Policy is a way to make lists that a log is asked about; see evaluate.ValuePolicy.
+type Policy struct {
+	Rule    Rule    // "" means ByModel
+	K       int     // items of a list; 0 means as many as the logged list has
+	Explore float64 // share of the places that are drawn, as in Query
+	Linked  bool    // items that the source links to already may be shown
+	// ByPlace says that the log has the probability of an item at its place, rather than in the list.
+	ByPlace bool
+	// Examination is the probability that a reader looks at a place, from the first on; further places have the last.
+	// nil means that places do not matter.
+	Examination []float64
+	Threads     int // 0 means all processors; results do not depend on it
+}
+
+// mostPlaces is the longest list whose places are told apart.
+const mostPlaces = 200
+
+// check refuses what cannot be.
+func (p Policy) check() error {
+	switch {
+	case p.K < 0 || p.K > MaxK:
+		return fmt.Errorf("%w: lists of %d; give 1 to %d, or 0 for those of the log", ErrQuery, p.K, MaxK)
+	case !(p.Explore >= 0 && p.Explore <= 1):
+		return fmt.Errorf("%w: a share of %v to explore; give one from 0 to 1", ErrQuery, p.Explore)
+	}
+	for k, x := range p.Examination {
+		if !(x > 0 && x <= 1) {
+			return fmt.Errorf("%w: place %d is examined with probability %v; give one above 0, at most 1", ErrQuery,
+				k+1, x)
+		}
+	}
+	return nil
+}
+
+// examined is the probability that a reader looks at a place; 0 is an unknown one.
+func (p Policy) examined(place int) float64 {
+	if len(p.Examination) == 0 || place < 1 {
+		return 1
+	}
+	return p.Examination[min(place, len(p.Examination))-1]
+}
+
+// PolicyLists says what a policy would have shown in place of lists that were logged. Candidates are as of Top, and
+// what a list has was a candidate. Its Context is the source.
+//
+// Probabilities are those with which Top draws, of the item in a list and of its place.
+func (r *Recommender) PolicyLists(ctx context.Context, lists []evaluate.LoggedList,
+	p Policy) ([]evaluate.PolicyList, error) {
+	switch p.Rule {
+	case "", ByModel:
+	case ByPopular, ByUniform:
+		return RulePolicyLists(ctx, r.g, lists, p)
+	default:
+		return nil, fmt.Errorf("%w: a policy by %.40q; give %s, %s or %s", ErrQuery, string(p.Rule), ByModel, ByPopular,
+			ByUniform)
+	}
+	if err := r.open(); err != nil {
+		return nil, err
+	}
+	return r.policyLists(ctx, lists, p, func(ctx context.Context, room *room, i int32) error {
+		return r.scoreAll(ctx, room, r.Node(i))
+	})
+}
+
+// RulePolicyLists is PolicyLists of a rule, which needs no model. Items by popularity are explored in proportion to
+// their links.
+func RulePolicyLists(ctx context.Context, g *graph.Graph, lists []evaluate.LoggedList,
+	p Policy) ([]evaluate.PolicyList, error) {
+	scores := make([]float32, g.Len()) // so that σ(score) is about the share of all links
+	for _, j := range g.Targets() {
+		if p.Rule == ByPopular {
+			scores[j] = float32(math.Log((float64(len(g.In(j))) + .5) / float64(g.LinkCount()+g.Len())))
+		}
+	}
+	if p.Rule == ByUniform {
+		p.Explore = 1
+	}
+	r := &Recommender{g: g}
+	r.rooms.New = func() any { return &room{scores: slices.Clone(scores)} }
+	return r.policyLists(ctx, lists, p, func(context.Context, *room, int32) error { return nil })
+}
+
+// policyLists asks for every source once.
+func (r *Recommender) policyLists(ctx context.Context, lists []evaluate.LoggedList, p Policy,
+	score func(context.Context, *room, int32) error) ([]evaluate.PolicyList, error) {
+	if err := p.check(); err != nil {
+		return nil, err
+	}
+	by := map[int32][]int{}
+	for at, l := range lists {
+		if l.Source < 0 || int(l.Source) >= r.g.Len() || !r.g.IsSource(l.Source) {
+			return nil, fmt.Errorf("%w: list %d is of node %d, which is none of the sources", ErrQuery, at+1, l.Source)
+		}
+		for k, item := range l.Items {
+			if item.Target < 0 || int(item.Target) >= r.g.Len() || !r.g.IsTarget(item.Target) ||
+				item.Target == l.Source {
+				return nil, fmt.Errorf("%w: item %d of list %d is node %d, which is none of the targets", ErrQuery, k+1,
+					at+1, item.Target)
+			}
+			if p.ByPlace && item.Place < 1 {
+				return nil, fmt.Errorf("%w: the place of item %d of list %d is unknown, and probabilities are by place",
+					ErrQuery, k+1, at+1)
+			}
+		}
+		by[l.Source] = append(by[l.Source], at)
+	}
+	sources := slices.Sorted(maps.Keys(by))
+	out := make([]evaluate.PolicyList, len(lists))
+	return out, kern.ChunksErr(ctx, len(sources), 1, kern.Threads(p.Threads), func(_, at, _, _ int) error {
+		room := r.rooms.Get().(*room)
+		defer r.rooms.Put(room)
+		i := sources[at]
+		if err := score(ctx, room, i); err != nil {
+			return err
+		}
+		plans := map[int]*plan{} // by the length of the list
+		for _, n := range by[i] {
+			k := cmp.Or(p.K, len(lists[n].Items))
+			if plans[k] == nil {
+				made, err := r.plan(room, i, k, lists, by[i], p)
+				if err != nil {
+					return err
+				}
+				plans[k] = made
+			}
+			out[n] = plans[k].of(lists[n], p)
+		}
+		return nil
+	})
+}
+
+// plan is what a policy shows to a source.
+type plan struct {
+	kept     []int32   // candidates, ascending
+	chances  []float64 // that a list has them
+	explored bool
+	length   int
+	ranks    []int             // of the candidates, from 0, in the order of a list; nil where places do not matter
+	places   map[int][]float64 // by candidate: the probability of each place, given that it is in the list
+	expected []float64         // of the candidates' outcomes; nil without a model
+	total    float64           // Σ chance
+	outcome  float64           // Σ chance·expected
+}
+
+func (r *Recommender) plan(room *room, i int32, k int, lists []evaluate.LoggedList, of []int, p Policy) (*plan, error) {
+	r.candidates(room, Query{Source: r.Node(i), Linked: p.Linked})
+	for _, n := range of {
+		for _, item := range lists[n].Items {
+			room.kept = append(room.kept, item.Target)
+		}
+	}
+	slices.Sort(room.kept)
+	room.kept = slices.Compact(room.kept)
+	made := &plan{kept: slices.Clone(room.kept), length: min(k, len(room.kept)), explored: p.Explore > 0,
+		places: map[int][]float64{}}
+	made.chances = slices.Clone(room.chances(made.length, p.Explore))
+	if p.ByPlace || len(p.Examination) > 0 {
+		if made.length > mostPlaces {
+			return nil, fmt.Errorf("%w: lists of %d; places are told apart up to %d", ErrQuery, made.length, mostPlaces)
+		}
+		made.rank(room.scores)
+	}
+	for c, t := range made.chances {
+		made.total += t
+		if room.links == nil {
+			continue
+		}
+		y := sigmoid(float64(room.links[made.kept[c]]))
+		if made.ranks != nil { // about where it would be; any number is right as long as items have the same
+			y *= p.examined(min(made.ranks[c], made.length-1) + 1)
+		}
+		made.expected = append(made.expected, y)
+		made.outcome += t * y
+	}
+	return made, nil
+}
+
+// rank orders the candidates as a list would.
+func (m *plan) rank(scores []float32) {
+	order := make([]int, len(m.kept))
+	for c := range order {
+		order[c] = c
+	}
+	slices.SortFunc(order, func(a, b int) int {
+		return cmp.Or(cmp.Compare(scores[m.kept[b]], scores[m.kept[a]]), cmp.Compare(a, b))
+	})
+	m.ranks = make([]int, len(order))
+	for at, c := range order {
+		m.ranks[c] = at
+	}
+}
+
+// of is the policy in place of a list.
+func (m *plan) of(l evaluate.LoggedList, p Policy) evaluate.PolicyList {
+	out := evaluate.PolicyList{Context: int(l.Source), Length: m.total, Expected: m.outcome,
+		Items: make([]evaluate.PolicyItem, len(l.Items))}
+	for k, item := range l.Items {
+		c, _ := slices.BinarySearch(m.kept, item.Target)
+		made := evaluate.PolicyItem{Logged: item.Probability, Target: min(m.chances[c], 1)}
+		if item.Wanted {
+			made.Outcome = 1
+		}
+		if m.expected != nil {
+			made.Expected = m.expected[c]
+		}
+		switch {
+		case made.Target == 0 || m.ranks == nil:
+		case p.ByPlace && item.Place > m.length:
+			made.Target = 0
+		case p.ByPlace:
+			made.Target *= m.at(c)[item.Place-1]
+		default:
+			look := 0.
+			for place, chance := range m.at(c) {
+				look += chance * p.examined(place+1)
+			}
+			made.Examination = look / p.examined(item.Place)
+		}
+		out.Items[k] = made
+	}
+	return out
+}
+
+// at returns the probability of each place for a candidate, given that it is in the list.
+func (m *plan) at(c int) []float64 {
+	places := m.places[c]
+	if places == nil {
+		places = make([]float64, m.length)
+		if m.places[c] = places; m.explored {
+			m.follow(c, places)
+		} else {
+			places[m.ranks[c]] = 1
+		}
+	}
+	return places
+}
+
+// Whom the duels of pivotal have left standing, and whether the candidate that is followed was taken.
+const (
+	standsBetter    = iota // somebody who comes before it in the list
+	standsWorse            // somebody who comes after it
+	standsItself           // the candidate
+	takenThenBetter        // it was taken, and somebody stands who comes before it
+	takenThenWorse
+	standing
+)
+
+// follow sets the probability of each place of a candidate, given that pivotal takes it: its place is one more than the
+// number of those taken that come before it. Of all else it matters only who stands.
+func (m *plan) follow(c int, places []float64) {
+	states := make([]float64, standing*m.length) // by who stands and how many better ones were taken
+	next := make([]float64, len(states))
+	states[standsWorse*m.length] = 1 // nobody, with nothing
+	held, taken := 0., 0
+	for i, b := range m.chances {
+		sum := held + b
+		comes := standsWorse
+		switch {
+		case i == c:
+			comes = standsItself
+		case m.ranks[i] < m.ranks[c]:
+			comes = standsBetter
+		}
+		clear(next)
+		switch {
+		case b == 0 && i != c:
+			continue
+		case sum < 1:
+			m.duel(next, states, comes, i >= c, 0, 1-b/sum, b/sum)
+			held = sum
+		case b >= 1:
+			m.take(next, states, comes, i >= c)
+			taken++
+		default:
+			m.duel(next, states, comes, i >= c, 1, (1-held)/(2-sum), (1-b)/(2-sum))
+			held = sum - 1
+			taken++
+		}
+		states, next = next, states
+	}
+	total := 0.
+	for _, b := range m.chances {
+		total += b
+	}
+	if held > 0 && taken < int(math.Round(total)) { // the last one standing is taken
+		clear(next)
+		for stands := range standing {
+			m.move(next, states, stands, stands, takenThenWorse, true, 1)
+		}
+		states = next
+	}
+	sum := 0.
+	for k := range places {
+		places[k] = states[takenThenBetter*m.length+k] + states[takenThenWorse*m.length+k]
+		sum += places[k]
+	}
+	for k := range places {
+		places[k] /= sum
+	}
+}
+
+// duel is one between who stands and who comes: first the chance that the former stays, then that the latter does. With
+// taken = 1 the other one is taken, with 0 it is out.
+func (m *plan) duel(next, states []float64, comes int, passed bool, taken int, stays, leaves float64) {
+	for stands := range standing {
+		m.move(next, states, stands, pick(taken == 1, comes, -1), stands, passed, stays)
+		m.move(next, states, stands, pick(taken == 1, stands, -1), comes, passed, leaves)
+	}
+}
+
+// take takes who comes, whoever stands.
+func (m *plan) take(next, states []float64, comes int, passed bool) {
+	for stands := range standing {
+		m.move(next, states, stands, comes, stands, passed, 1)
+	}
+}
+
+func pick(first bool, a, b int) int {
+	if first {
+		return a
+	}
+	return b
+}
+
+// move moves the mass of those states where somebody stands to where somebody else does, and counts who was taken; −1 is
+// nobody. What cannot become the candidate's being taken, as it has passed and does not stand, is left out.
+func (m *plan) move(next, states []float64, stands, taken, then int, passed bool, chance float64) {
+	was := stands == takenThenBetter || stands == takenThenWorse || taken == standsItself
+	if was && then < standsItself {
+		then += takenThenBetter
+	}
+	if passed && !was && then != standsItself || was && then == standsItself {
+		return
+	}
+	more := 0
+	if taken == standsBetter || taken == takenThenBetter {
+		more = 1
+	}
+	from, to := states[stands*m.length:(stands+1)*m.length], next[then*m.length:(then+1)*m.length]
+	for k := more; k < m.length; k++ {
+		to[k] += chance * from[k-more]
+	}
+}
