@@ -108,7 +108,8 @@ func (r *Recommender) explore(room *room, q Query) []drawn {
 	return out
 }
 
-// chances returns the probabilities p of the candidates; see explore. Where nothing is explored they are 1 for the best.
+// chances returns the probabilities p of the candidates; see explore. Where nothing is explored they are 1 for the
+// best.
 func (room *room) chances(k int, explore float64) []float64 {
 	top := kern.Best(room.scores, room.kept, min(k, len(room.kept)))
 	var p []float64

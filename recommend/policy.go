@@ -270,53 +270,43 @@ const (
 	standing
 )
 
-// follow sets the probability of each place of a candidate, given that pivotal takes it: its place is one more than the
-// number of those taken that come before it. Of all else it matters only who stands.
+// follow sets the probability of each place of a candidate, given that pivotal takes it: its place is one more than
+// the number of those taken that come before it. Of all else it matters only who stands.
 func (m *plan) follow(c int, places []float64) {
-	states := make([]float64, standing*m.length) // by who stands and how many better ones were taken
-	next := make([]float64, len(states))
-	states[standsWorse*m.length] = 1 // nobody, with nothing
-	held, taken := 0., 0
+	size := standing * m.length
+	f := &pursuit{length: m.length, states: make([]float64, size), next: make([]float64, size)}
+	f.states[standsWorse*m.length] = 1 // nobody, with nothing
+	held, taken, total := 0., 0, 0.
 	for i, b := range m.chances {
+		total += b
 		sum := held + b
-		comes := standsWorse
+		f.comes, f.passed = standsWorse, i >= c
 		switch {
 		case i == c:
-			comes = standsItself
+			f.comes = standsItself
 		case m.ranks[i] < m.ranks[c]:
-			comes = standsBetter
+			f.comes = standsBetter
 		}
-		clear(next)
 		switch {
-		case b == 0 && i != c:
-			continue
+		case b == 0:
 		case sum < 1:
-			m.duel(next, states, comes, i >= c, 0, 1-b/sum, b/sum)
+			f.duel(false, 1-b/sum, b/sum)
 			held = sum
 		case b >= 1:
-			m.take(next, states, comes, i >= c)
+			f.each(func(stands int) { f.move(stands, f.comes, stands, 1) })
 			taken++
 		default:
-			m.duel(next, states, comes, i >= c, 1, (1-held)/(2-sum), (1-b)/(2-sum))
+			f.duel(true, (1-held)/(2-sum), (1-b)/(2-sum))
 			held = sum - 1
 			taken++
 		}
-		states, next = next, states
-	}
-	total := 0.
-	for _, b := range m.chances {
-		total += b
 	}
 	if held > 0 && taken < int(math.Round(total)) { // the last one standing is taken
-		clear(next)
-		for stands := range standing {
-			m.move(next, states, stands, stands, takenThenWorse, true, 1)
-		}
-		states = next
+		f.each(func(stands int) { f.move(stands, stands, takenThenWorse, 1) })
 	}
 	sum := 0.
 	for k := range places {
-		places[k] = states[takenThenBetter*m.length+k] + states[takenThenWorse*m.length+k]
+		places[k] = f.states[takenThenBetter*m.length+k] + f.states[takenThenWorse*m.length+k]
 		sum += places[k]
 	}
 	for k := range places {
@@ -324,45 +314,52 @@ func (m *plan) follow(c int, places []float64) {
 	}
 }
 
-// duel is one between who stands and who comes: first the chance that the former stays, then that the latter does. With
-// taken = 1 the other one is taken, with 0 it is out.
-func (m *plan) duel(next, states []float64, comes int, passed bool, taken int, stays, leaves float64) {
+// pursuit follows one candidate through the duels.
+type pursuit struct {
+	length       int
+	states, next []float64 // probabilities by who stands and how many better ones were taken
+	comes        int       // who comes
+	passed       bool      // the candidate has come
+}
+
+// each makes the next states of those where somebody stands.
+func (f *pursuit) each(move func(stands int)) {
+	clear(f.next)
 	for stands := range standing {
-		m.move(next, states, stands, pick(taken == 1, comes, -1), stands, passed, stays)
-		m.move(next, states, stands, pick(taken == 1, stands, -1), comes, passed, leaves)
+		move(stands)
 	}
+	f.states, f.next = f.next, f.states
 }
 
-// take takes who comes, whoever stands.
-func (m *plan) take(next, states []float64, comes int, passed bool) {
-	for stands := range standing {
-		m.move(next, states, stands, comes, stands, passed, 1)
-	}
+// duel is one between who stands and who comes, with the chances that either is left standing. The other one is taken,
+// or out.
+func (f *pursuit) duel(taken bool, stays, leaves float64) {
+	f.each(func(stands int) {
+		first, second := f.comes, stands
+		if !taken {
+			first, second = -1, -1
+		}
+		f.move(stands, first, stands, stays)
+		f.move(stands, second, f.comes, leaves)
+	})
 }
 
-func pick(first bool, a, b int) int {
-	if first {
-		return a
-	}
-	return b
-}
-
-// move moves the mass of those states where somebody stands to where somebody else does, and counts who was taken; −1 is
-// nobody. What cannot become the candidate's being taken, as it has passed and does not stand, is left out.
-func (m *plan) move(next, states []float64, stands, taken, then int, passed bool, chance float64) {
+// move moves the probability of the states where somebody stands to where somebody else does then, and counts who was
+// taken; −1 is nobody. What cannot end with the candidate taken, as it has come and does not stand, is left out.
+func (f *pursuit) move(stands, taken, then int, chance float64) {
 	was := stands == takenThenBetter || stands == takenThenWorse || taken == standsItself
 	if was && then < standsItself {
 		then += takenThenBetter
 	}
-	if passed && !was && then != standsItself || was && then == standsItself {
+	if f.passed && !was && then != standsItself || was && then == standsItself {
 		return
 	}
 	more := 0
 	if taken == standsBetter || taken == takenThenBetter {
 		more = 1
 	}
-	from, to := states[stands*m.length:(stands+1)*m.length], next[then*m.length:(then+1)*m.length]
-	for k := more; k < m.length; k++ {
+	from, to := f.states[stands*f.length:(stands+1)*f.length], f.next[then*f.length:(then+1)*f.length]
+	for k := more; k < f.length; k++ {
 		to[k] += chance * from[k-more]
 	}
 }

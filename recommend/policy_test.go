@@ -47,7 +47,7 @@ func TestPolicyListsAreThoseOfTop(t *testing.T) {
 						want = at[[2]int32{j, int32(place)}]
 					}
 					if math.Abs(got-want) > .015 {
-						t.Errorf("explore %v, by place %v: node %d at place %d with probability %v, lists have it in %v",
+						t.Errorf("explore %v, by place %v: node %d at place %d with probability %v, in lists %v",
 							share, byPlace, j, place, got, want)
 					}
 					if byPlace {
@@ -109,7 +109,8 @@ func TestRulePolicyLists(t *testing.T) {
 		if slices.Contains(g.Out(39), j) {
 			continue
 		}
-		lists = append(lists, evaluate.LoggedList{Source: 39, Items: []evaluate.LoggedItem{{Target: j, Probability: 1}}})
+		items := []evaluate.LoggedItem{{Target: j, Probability: 1}}
+		lists = append(lists, evaluate.LoggedList{Source: 39, Items: items})
 		if n := len(g.In(j)); n > most {
 			best, most = j, n
 		}

@@ -496,46 +496,13 @@ func (s *Service) evaluateByLog(ctx context.Context, e *loadedModel, entry Model
 // clicks without lists gives evaluate.ErrEmpty.
 func (s *Service) logRisk(ctx context.Context, e *loadedModel, after int64) (*evaluate.LogRisk, error) {
 	g := e.Graph()
-	var lists []evaluate.LoggedList
-	at := map[string]int{}       // by the list's id
-	place := map[[2]string]int{} // by the list's id and the target's
-	linked := false              // lists contain targets that their source links to
-	for event, err := range store.All(ctx, s.events, after) {
-		if err != nil {
-			return nil, err
-		}
-		i, known := s.forgotten.find(g, event.Source)
-		j, found := s.forgotten.find(g, event.Target)
-		if event.List == "" || !known || !found || i == j || !g.IsSource(i) || !g.IsTarget(j) {
-			continue
-		}
-		n, ok := at[event.List]
-		if !ok {
-			if len(lists) == maxLoggedLists {
-				continue
-			}
-			n = len(lists)
-			at[event.List], lists = n, append(lists, evaluate.LoggedList{Source: i})
-		}
-		key := [2]string{event.List, event.Target}
-		k, ok := place[key]
-		if !ok {
-			k = len(lists[n].Items)
-			place[key], lists[n].Items = k, append(lists[n].Items, evaluate.LoggedItem{Target: j})
-			linked = linked || g.HasLink(i, j)
-		}
-		if item := &lists[n].Items[k]; event.Kind == store.Shown {
-			item.Probability = event.Probability
-		} else {
-			item.Wanted = true
-		}
+	logged, err := ReadLists(ctx, s.events, after, g, func(id string) (int32, bool) { return s.forgotten.find(g, id) })
+	if err != nil {
+		return nil, err
 	}
-	return evaluate.FromLog(ctx, g, e.Model(), lists, evaluate.LogSettings{Linked: linked, Seed: 1, Threads: 1,
-		Engine: e.Engine()})
+	return evaluate.FromLog(ctx, g, e.Model(), logged.Lists, evaluate.LogSettings{Linked: logged.Linked, Seed: 1,
+		Threads: 1, Engine: e.Engine()})
 }
-
-// maxLoggedLists limits the lists that a model is evaluated on.
-const maxLoggedLists = 200_000
 
 // evaluation is the path of a model's evaluation.
 func (g *registry) evaluation(digest string) string { return g.path(digest) + ".evaluation.json" }

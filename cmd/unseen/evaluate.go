@@ -40,13 +40,14 @@ type evaluateFlags struct {
 	seed          uint64
 	output        string
 	quiet, asJSON bool
+	policyFlags
 }
 
 func newEvaluate() *cobra.Command {
 	var f evaluateFlags
 	cmd := &cobra.Command{
 		Use:   "evaluate MODEL DATASET",
-		Short: "Evaluate a model on held-out links, corrected for exposure",
+		Short: "Evaluate a model on held-out links, or a policy by a log",
 		Long: `Evaluate a model on the pairs that were held out when it was fitted: its risk on
 observed links (naive) and corrected for exposure by three estimators, R_w, R_PU
 and R_AP (and R_DR where exposure is logged), each with an interval that
@@ -65,11 +66,15 @@ of attention, 1/log2(1+rank), with its share of ŷ. Groups are the fields, or
 those in the file of --groups.
 
 DATASET must be the one that the model was fitted to. -o writes a file that
-unseen report turns into a page.`,
+unseen report turns into a page.
+
+` + policyHelp,
 		Example: `  unseen evaluate model.safetensors papers
   unseen evaluate model.safetensors papers --against naive.safetensors
   unseen evaluate model.safetensors papers --fairness --groups institutes.csv
-  unseen evaluate model.safetensors papers -o evaluation.json`,
+  unseen evaluate model.safetensors papers -o evaluation.json
+  unseen evaluate papers --log state/events.db --policy model.safetensors
+  unseen evaluate --log shown.csv --policy column:target`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			// --fairness 20, where the parser knows --fairness and --fairness=20
 			if len(args) == 3 && cmd.Flags().Changed("fairness") {
@@ -80,6 +85,9 @@ unseen report turns into a page.`,
 					}
 				}
 			}
+			if cmd.Flags().Changed("log") {
+				return f.takePolicyData(args)
+			}
 			if len(args) != 2 || args[0] == "" || args[1] == "" {
 				return usagef("name a model and its dataset; for instance unseen evaluate model.safetensors papers")
 			}
@@ -89,6 +97,16 @@ unseen report turns into a page.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.check(cmd.Flags().Changed); err != nil {
 				return err
+			}
+			if asked, err := f.asked(cmd.Flags().Changed); asked || err != nil {
+				if err != nil {
+					return err
+				}
+				r, err := runPolicy(cmd.Context(), f, newDisplay(cmd.ErrOrStderr(), f.quiet))
+				if err != nil {
+					return err
+				}
+				return present(cmd, f.asJSON, r, func(w io.Writer) error { return printPolicy(w, r, f.output) })
 			}
 			e, err := runEvaluate(cmd.Context(), f, newDisplay(cmd.ErrOrStderr(), f.quiet))
 			if err != nil {
@@ -116,6 +134,7 @@ func (f *evaluateFlags) register(cmd *cobra.Command) {
 	flags.IntVar(&f.sources, "sources", 500, "held-out nodes to sample for ranking")
 	flags.Float64Var(&f.floor, "floor", .01, "lower limit of π̂ in R_w and R_PU")
 	flags.Uint64Var(&f.seed, "seed", 1, "seed of planted truths and of the sample")
+	f.policyFlags.register(cmd)
 	threadsFlag(cmd, &f.threads)
 	flags.StringVarP(&f.output, "output", "o", "", "write the evaluation to this `file`")
 	flags.BoolVar(&f.quiet, "quiet", false, "no progress on stderr")
