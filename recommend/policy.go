@@ -101,8 +101,12 @@ func RulePolicyLists(ctx context.Context, g *graph.Graph, lists []evaluate.Logge
 		p.Explore = 1
 	}
 	r := &Recommender{g: g}
-	r.rooms.New = func() any { return &room{scores: slices.Clone(scores)} }
-	return r.policyLists(ctx, lists, p, func(context.Context, *room, int32) error { return nil })
+	r.rooms.New = func() any { return new(room) }
+	return r.policyLists(ctx, lists, p, func(_ context.Context, room *room, _ int32) error {
+		copy(room.scores, scores)
+		room.links = nil // there is no model
+		return nil
+	})
 }
 
 // policyLists asks for every source once.
@@ -132,7 +136,7 @@ func (r *Recommender) policyLists(ctx context.Context, lists []evaluate.LoggedLi
 	sources := slices.Sorted(maps.Keys(by))
 	out := make([]evaluate.PolicyList, len(lists))
 	return out, kern.ChunksErr(ctx, len(sources), 1, kern.Threads(p.Threads), func(_, at, _, _ int) error {
-		room := r.rooms.Get().(*room)
+		room := r.enter(nil)
 		defer r.rooms.Put(room)
 		i := sources[at]
 		if err := score(ctx, room, i); err != nil {
