@@ -288,7 +288,7 @@ func (s *Service) Search(ctx context.Context, q, field string, offset, limit int
 		}
 		out.Total++
 	}
-	for i, name := range s.search() {
+	for i, name := range e.base.names() {
 		if i%4096 == 0 && ctx.Err() != nil {
 			return out, ctx.Err()
 		}
@@ -350,7 +350,7 @@ func (s *Service) Node(ctx context.Context, id string) (_ NodeDetail, err error)
 		return e.changedDetail(i, c), nil
 	}
 	d := NodeDetail{NodeSummary: summarize(g, i), LinksTo: e.history(i)}
-	if d.Text, err = s.net.Text(i); err != nil {
+	if d.Text, err = e.base.Text(i); err != nil {
 		return NodeDetail{}, err
 	}
 	if !g.IsSource(i) {

@@ -407,13 +407,13 @@ func (s *catalogueState) take(nodes map[string]*catalogueNode) error {
 
 // based reports whether a dataset has a node, so that its removal must be remembered.
 func (c *catalogue) based(id string) bool {
-	_, ok := c.s.net.Graph().Index(id)
+	_, ok := c.s.datasets.newest().Graph().Index(id)
 	return ok
 }
 
 // inDataset returns a node as it is in the dataset; nil if it is not there.
 func (c *catalogue) inDataset(id string) (*catalogueNode, error) {
-	base := c.s.net
+	base := c.s.datasets.newest()
 	g := base.Graph()
 	i, ok := c.s.forgotten.find(g, id)
 	if !ok {
@@ -462,7 +462,7 @@ func (c *catalogue) edit(was *catalogueNode, in *NodeInput, replace bool) (*cata
 		n.Vector = *in.Vector
 	case reworded && c.s.texts:
 		n.Vector = c.s.net.Encode(encode.Text{Title: n.Title, Body: n.Text})
-	case fresh && g.Vectors() != nil && !c.s.texts:
+	case fresh && g.Vectors() != nil && !c.s.texts && n.Role != graph.SourceOnly: // people are known by their links
 		return nil, hint.Wrap(requestError("vector", nil, "is missing: the service has no encoder that makes one of a "+
 			"text"), "give the vector that your encoder makes")
 	}

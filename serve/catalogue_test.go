@@ -361,3 +361,111 @@ func TestAttackCatalogueGrowth(t *testing.T) {
 		t.Errorf("one node too many: %d", w.Code)
 	}
 }
+
+// What came, changed and was removed is learned from, and the model that learned it serves after a restart and a
+// rollback, with what changed since.
+func TestCatalogueIsTrainedOn(t *testing.T) {
+	t.Parallel()
+	shop, _ := shopFolder(t, "mle")
+	for name, folder := range map[string]string{"papers": copyOf(t), "people and items": shop} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			trainOnChanges(t, folder)
+		})
+	}
+}
+
+// trainOnChanges is the story of one dataset. Long because it is one story.
+func trainOnChanges(t *testing.T, folder string) {
+	s, err := Open(t.Context(), Options{Folder: folder, Explore: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := s.Graph()
+	var links []string
+	source, target := g.Sources()[3], g.Targets()[5]
+	for _, j := range g.Targets()[:30] {
+		if j != target {
+			links = append(links, g.ID(j))
+		}
+	}
+	somebody, something := NodeInput{ID: "somebody", Links: &links}, NodeInput{ID: "something"}
+	vector := make([]float32, g.Vectors().Dim())
+	g.Vectors().Load(vector, target)
+	something.Vector = &vector
+	if g.TwoSided() {
+		somebody.Role, something.Role = ptr("source"), ptr("target")
+	} else {
+		somebody.Vector = &vector
+	}
+	if _, err := s.PutNodes(t.Context(), []NodeInput{somebody, something}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.RemoveNodes(t.Context(), []string{g.ID(target)}); err != nil {
+		t.Fatal(err)
+	}
+	first := s.Models().Current
+	job, err := s.StartJob(JobRequest{Kind: "retrain"})
+	if err == nil {
+		job, err = s.WaitJob(t.Context(), job.ID)
+	}
+	if err != nil || job.Error != "" || !job.Deployed {
+		t.Fatalf("%v: %+v", err, job)
+	}
+	check := func(nodes int) {
+		t.Helper()
+		if n := s.Graph().Len(); n != nodes {
+			t.Fatalf("the live model knows %d nodes, want %d", n, nodes)
+		}
+		c := client{t: t, h: s.Handler()}
+		for _, id := range []string{"somebody", g.ID(source)} {
+			a := want[RecommendResponse](c, 200, "GET", "/api/v1/recommendations?k=1000&node="+id, nil)
+			if place(a, "something") == 0 || place(a, g.ID(target)) > 0 || id == "somebody" && place(a, links[0]) > 0 {
+				t.Errorf("%s: new at %d, removed at %d, linked at %d", id, place(a, "something"), place(a, g.ID(target)),
+					place(a, links[0]))
+			}
+		}
+		if found := want[NodePage](c, 200, "GET", "/api/v1/nodes?q=something", nil); found.Total != 1 {
+			t.Errorf("%+v", found)
+		}
+	}
+	trained := job.Model
+	check(g.Len() + 2)
+	if i, _ := s.Graph().Index("somebody"); len(s.Graph().Out(i)) != len(links) {
+		t.Errorf("%d links of a new node are learned from", len(s.Graph().Out(i)))
+	}
+	if job, err = s.StartJob(JobRequest{Kind: "evaluate"}); err == nil {
+		job, err = s.WaitJob(t.Context(), job.ID)
+	}
+	if err != nil || strings.Contains(job.Error, "checksum") {
+		t.Errorf("%v: %+v", err, job)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if s, err = Open(t.Context(), Options{Folder: folder, Explore: -1}); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { s.Close() }()
+	check(g.Len() + 2)
+	if _, err := s.PatchNodes(t.Context(), []NodeInput{{ID: "something", Title: ptr("something else")}}); err != nil {
+		t.Fatal(err)
+	}
+	check(g.Len() + 2)
+	if _, err := s.Deploy(t.Context(), first); err != nil {
+		t.Fatal(err)
+	}
+	check(g.Len())
+	if d, err := s.Node(t.Context(), "something"); err != nil || d.Title != "something else" {
+		t.Errorf("%v %+v", err, d)
+	}
+	if _, err := s.Forget(t.Context(), "somebody"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Deploy(t.Context(), trained); err != nil {
+		t.Fatal(err)
+	}
+	if w := (client{t: t, h: s.Handler()}).do("GET", "/api/v1/nodes/somebody", nil); w.Code != 404 {
+		t.Error("somebody who was forgotten is back with a model that knows them")
+	}
+}

@@ -34,10 +34,10 @@ const (
 // no training any more. It keeps hashes of ids with a salt of its own, and no id.
 type forgotten struct {
 	path  string
-	graph *graph.Graph
 	woken chan struct{} // holds a token when there is somebody to erase
 
-	appends sync.RWMutex // held for reading from the check of events until they are in the log
+	appends sync.RWMutex                // held for reading from the check of events until they are in the log
+	graph   atomic.Pointer[graph.Graph] // with the latest nodes; of all datasets a node has the same place
 	hidden  atomic.Pointer[hiddenNodes]
 
 	mu     sync.Mutex
@@ -68,8 +68,9 @@ type hiddenNodes struct {
 
 // openForgotten reads who was forgotten, and finds these nodes in the network.
 func openForgotten(path string, g *graph.Graph) (*forgotten, error) {
-	f := &forgotten{path: path, graph: g, woken: make(chan struct{}, 1), erased: make(chan struct{}),
+	f := &forgotten{path: path, woken: make(chan struct{}, 1), erased: make(chan struct{}),
 		places: map[[sha256.Size]byte]int{}}
+	f.graph.Store(g)
 	raw, _, err := readState(path)
 	if err != nil {
 		return nil, err
@@ -115,17 +116,26 @@ func (f *forgotten) hash(id string) [sha256.Size]byte {
 
 // hide finds the nodes by their hashes.
 func (f *forgotten) hide() {
+	g := f.graph.Load()
 	h := &hiddenNodes{others: len(f.places)}
 	if len(f.places) > 0 {
-		h.is = make([]bool, f.graph.Len())
-		for i := range int32(f.graph.Len()) {
-			if _, ok := f.places[f.hash(f.graph.ID(i))]; ok {
+		h.is = make([]bool, g.Len())
+		for i := range int32(g.Len()) {
+			if _, ok := f.places[f.hash(g.ID(i))]; ok {
 				h.nodes, h.is[i] = append(h.nodes, i), true
 			}
 		}
 		h.others -= len(h.nodes)
 	}
 	f.hidden.Store(h)
+}
+
+// follow looks for those who are forgotten in a dataset with more nodes.
+func (f *forgotten) follow(g *graph.Graph) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.graph.Store(g)
+	f.hide()
 }
 
 // with returns the hidden nodes and one more.
@@ -143,7 +153,7 @@ func (h *hiddenNodes) with(g *graph.Graph, id string) *hiddenNodes {
 // hides reports whether a node of the network is forgotten.
 func (f *forgotten) hides(i int32) bool {
 	h := f.hidden.Load()
-	return h.is != nil && h.is[i]
+	return int(i) < len(h.is) && h.is[i]
 }
 
 // nodes returns the forgotten nodes of the network.
@@ -163,8 +173,8 @@ func (f *forgotten) has(id string) bool {
 	if h.is == nil {
 		return false
 	}
-	if i, ok := f.graph.Index(id); ok {
-		return h.is[i]
+	if i, ok := f.graph.Load().Index(id); ok {
+		return f.hides(i)
 	}
 	if h.others == 0 {
 		return false
@@ -208,7 +218,7 @@ func (f *forgotten) add(id string) error {
 	}
 	f.places[sum] = place
 	if !known {
-		f.hidden.Store(f.hidden.Load().with(f.graph, id))
+		f.hidden.Store(f.hidden.Load().with(f.graph.Load(), id))
 	}
 	f.wake()
 	return nil

@@ -52,7 +52,7 @@ func serveUntilKilled(folders string) {
 		select {}
 	}
 	began = time.Now()
-	log, err := s.readLog(context.Background(), totals.Seq)
+	log, err := s.readLog(context.Background(), s.Graph(), totals.Seq)
 	if err != nil {
 		fmt.Println("failed:", err)
 		return

@@ -20,6 +20,7 @@ type loadedModel struct {
 	digest    string
 	origin    sample.Origin
 	forgotten *forgotten
+	base      *baseData                         // that it was fitted to
 	overlay   atomic.Pointer[recommend.Overlay] // what has changed since its dataset was made; nil: nothing
 }
 
@@ -47,7 +48,9 @@ func (v modelView) hides(i int32) bool { return v.forgotten.hides(i) || v.over.H
 func (e *loadedModel) changes(nodes []*catalogueNode) []*recommend.NodeChange {
 	var out []*recommend.NodeChange
 	for _, n := range nodes {
-		out = append(out, &n.NodeChange)
+		if n.Removed || n.seq > e.base.seq {
+			out = append(out, &n.NodeChange)
+		}
 	}
 	return out
 }
@@ -76,22 +79,28 @@ func (s *Service) goLive(line *deployment) (err error) {
 
 // load opens a model of the registry by its digest; naive is the digest of one to compare with, or "".
 func (s *Service) load(ctx context.Context, digest, naive string) (*loadedModel, error) {
-	m, err := s.net.Model(ctx, s.models.path(digest))
+	m, base, err := s.datasets.model(ctx, s.models.path(digest))
 	if err != nil {
 		return nil, err
 	}
 	var other *network.Fitted
+	otherBase := base
 	if naive != "" {
-		if other, err = s.net.Model(ctx, s.models.path(naive)); err != nil {
+		if other, otherBase, err = s.datasets.model(ctx, s.models.path(naive)); err != nil {
 			return nil, err
 		}
 	}
 	// requests run in parallel, one thread each
-	r, err := m.Recommender(ctx, other, recommend.Options{Threads: 1, Engine: s.o.Engine})
+	o := recommend.Options{Threads: 1, Engine: s.o.Engine}
+	r, err := m.Recommender(ctx, other, o)
+	if err != nil && base != otherBase {
+		s.o.Log.Warn("lists are not compared with the naive model: it was fitted before nodes came", "error", err)
+		r, err = m.Recommender(ctx, nil, o)
+	}
 	if err != nil {
 		return nil, err
 	}
-	return &loadedModel{Recommender: r, digest: digest, origin: m.Origin, forgotten: s.forgotten}, nil
+	return &loadedModel{Recommender: r, digest: digest, origin: m.Origin, forgotten: s.forgotten, base: base}, nil
 }
 
 // exists reports whether there is a file or folder.

@@ -37,10 +37,12 @@ type ModelEntry struct {
 	Method string    `json:"method"`
 	Made   time.Time `json:"made"`
 	Parent string    `json:"parent,omitempty" doc:"digest of the model whose settings it was retrained with"`
-	Seq    int64     `json:"seq,omitempty" doc:"last event of the log that it learned from; 0: none"`
-	Logged int       `json:"logged,omitempty" doc:"training pairs with logged exposure"`
-	Note   string    `json:"note,omitempty"`
-	Checks []Check   `json:"checks,omitempty" doc:"validation before deployment"`
+	// Catalogue is that of the dataset's copy that it was fitted to.
+	Catalogue int64   `json:"catalogue,omitempty" doc:"last change of the catalogue that it learned from; 0: none"`
+	Seq       int64   `json:"seq,omitempty" doc:"last event of the log that it learned from; 0: none"`
+	Logged    int     `json:"logged,omitempty" doc:"training pairs with logged exposure"`
+	Note      string  `json:"note,omitempty"`
+	Checks    []Check `json:"checks,omitempty" doc:"validation before deployment"`
 }
 
 // Check is one check of a model before deployment.

@@ -76,11 +76,11 @@ func TestCompactionLosesNothingNeeded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		data, err := s.trainingData(t.Context(), e.origin, e.Model().Method, totals.Seq-200)
+		data, err := s.trainingData(t.Context(), s.datasets.newest(), e.origin, e.Model().Method, totals.Seq-200)
 		if err != nil {
 			t.Fatal(err)
 		}
-		naive, err := s.trainingData(t.Context(), e.origin, "naive", totals.Seq)
+		naive, err := s.trainingData(t.Context(), s.datasets.newest(), e.origin, "naive", totals.Seq)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -44,8 +44,7 @@ type serviceLog struct {
 }
 
 // readLog reads the log up to an event: what was shown, and what was clicked or linked. A click counts as a link.
-func (s *Service) readLog(ctx context.Context, upTo int64) (*serviceLog, error) {
-	g := s.net.Graph()
+func (s *Service) readLog(ctx context.Context, g *graph.Graph, upTo int64) (*serviceLog, error) {
 	log := &serviceLog{}
 	at := map[uint64]int32{} // where a pair is; a large log has many
 	for e, err := range store.All(ctx, s.events, 0) {
@@ -87,17 +86,17 @@ type trainingData struct {
 
 // trainingData prepares what a method learns from. naive ignores exposure: links of the log count as links of the
 // dataset, and what was shown is not used.
-func (s *Service) trainingData(ctx context.Context, origin sample.Origin, method string, upTo int64) (*trainingData,
-	error) {
+func (s *Service) trainingData(ctx context.Context, base *baseData, origin sample.Origin, method string,
+	upTo int64) (*trainingData, error) {
 	if err := s.vectorsFault(); err != nil {
 		return nil, err
 	}
-	g, log := s.net.Graph(), s.net.Log()
-	origin.Files = s.net.Files()
+	g, log := base.Graph(), base.Log()
+	origin.Files = base.Files()
 	note := "retrained on the log"
 	var offered *sample.ExposureLog
 	if upTo > 0 {
-		shown, err := s.readLog(ctx, upTo)
+		shown, err := s.readLog(ctx, g, upTo)
 		if err != nil {
 			return nil, err
 		}
@@ -119,7 +118,7 @@ func (s *Service) trainingData(ctx context.Context, origin sample.Origin, method
 		origin.Plan.Log, log = sample.Ignored, nil
 	}
 	prepared, err := sample.Prepare(ctx, g, sample.Options{Origin: origin, Log: log, Offered: offered, Threads: 1,
-		Without: s.forgotten.mask()})
+		Without: s.without(base, base.seq)})
 	if err != nil {
 		return nil, err
 	}
@@ -180,7 +179,7 @@ func withLinks(g *graph.Graph, log *serviceLog) (*graph.Graph, error) {
 
 // retrain trains a model on the dataset and the log, validates it, and deploys it if it passes.
 func (s *Service) retrain(ctx context.Context, r JobRequest, report progress.Func, update func(func(*Job))) error {
-	parent, hidden := s.live.Load().current, s.forgotten.hidden.Load()
+	parent := s.live.Load().current
 	settings, method, err := settingsOf(parent.Model(), r.Method)
 	if err != nil {
 		return err
@@ -191,7 +190,12 @@ func (s *Service) retrain(ctx context.Context, r JobRequest, report progress.Fun
 	if err != nil {
 		return err
 	}
-	data, err := s.trainingData(ctx, parent.origin, method, totals.Seq)
+	base, err := s.trainingBase(ctx)
+	if err != nil {
+		return err
+	}
+	hidden := s.forgotten.hidden.Load()
+	data, err := s.trainingData(ctx, base, parent.origin, method, totals.Seq)
 	if err != nil {
 		return err
 	}
@@ -222,14 +226,17 @@ func (s *Service) retrain(ctx context.Context, r JobRequest, report progress.Fun
 		return err
 	}
 	entry := ModelEntry{Digest: digest, Method: m.Method, Made: s.o.Now().UTC(), Parent: parent.digest,
-		Seq: totals.Seq, Logged: data.Logged, Note: data.note}
-	if entry.Checks, err = validate(ctx, next, parent, data); err != nil {
+		Seq: totals.Seq, Logged: data.Logged, Note: data.note, Catalogue: base.seq}
+	if entry.Checks, err = s.validate(ctx, next, parent, data); err != nil {
 		return err
 	}
 	passed := !slices.ContainsFunc(entry.Checks, func(c Check) bool { return !c.Passed })
 	deployed, err := s.promote(next, entry, passed && !r.TrainOnly)
 	if err != nil {
 		return err
+	}
+	if err := s.datasets.trim(s.models.snapshot().Models); err != nil {
+		s.o.Log.Warn("an old copy of the dataset was not removed", "error", err)
 	}
 	update(func(j *Job) {
 		j.Model, j.Checks = digest, entry.Checks
@@ -337,7 +344,7 @@ const doctorCheck = "doctor"
 
 // validate checks whether a model can be deployed: what the doctor says, whether its lists are valid, and whether it is
 // clearly worse than the live model on pairs that neither has seen.
-func validate(ctx context.Context, next, parent *loadedModel, data *trainingData) ([]Check, error) {
+func (s *Service) validate(ctx context.Context, next, parent *loadedModel, data *trainingData) ([]Check, error) {
 	doctor := Check{Name: doctorCheck, Passed: true, Class: next.Class(),
 		Detail: "the scale of exposure is " + next.Class().Label()}
 	// A model without exposure judges as naive does, so the live model judges it if that has exposure.
@@ -363,8 +370,15 @@ func validate(ctx context.Context, next, parent *loadedModel, data *trainingData
 		return append(checks, Check{Name: "panel", Passed: true, Skipped: true,
 			Detail: "no pairs were held out"}), nil
 	}
-	e, err := evaluate.NewEvaluation(ctx, data.Graph, judge.Model(), data.Test, evaluate.EvaluationSettings{
-		Panel: evaluate.PanelSettings{Floor: .01, Threads: 1}, Others: []model.Model{other.Model()},
+	models := map[*loadedModel]model.Model{next: next.Model(), parent: parent.Model()}
+	if parent.base != next.base {
+		if models[parent], err = s.modelOn(ctx, parent, data.Problem.Nodes); err != nil {
+			return append(checks, Check{Name: "panel", Passed: true, Skipped: true,
+				Detail: "the live model does not know the nodes that came since it was trained"}), nil
+		}
+	}
+	e, err := evaluate.NewEvaluation(ctx, data.Graph, models[judge], data.Test, evaluate.EvaluationSettings{
+		Panel: evaluate.PanelSettings{Floor: .01, Threads: 1}, Others: []model.Model{models[other]},
 		Names: []string{"other"}, Engine: judge.Engine(),
 	})
 	if err != nil {
@@ -391,6 +405,15 @@ func validate(ctx context.Context, next, parent *loadedModel, data *trainingData
 	}
 	check.Detail = strings.Join(details, "; ")
 	return append(checks, check), nil
+}
+
+// modelOn returns a model over other nodes than it was fitted to, which learned factors are not.
+func (s *Service) modelOn(ctx context.Context, e *loadedModel, nodes model.Nodes) (model.Model, error) {
+	fitted, _, err := s.datasets.model(ctx, s.models.path(e.digest))
+	if err != nil {
+		return model.Model{}, err
+	}
+	return fitted.On(nodes)
 }
 
 // reportedRow returns the row of the estimator to report.
@@ -442,7 +465,7 @@ func (s *Service) evaluate(ctx context.Context, r JobRequest, report progress.Fu
 	}
 	update(func(j *Job) { j.Model = entry.Digest })
 	report(progress.Event{Phase: "preparing the held-out pairs"})
-	data, err := s.trainingData(ctx, e.origin, e.Model().Method, entry.Seq)
+	data, err := s.trainingData(ctx, e.base, e.origin, e.Model().Method, entry.Seq)
 	if err != nil {
 		return err
 	}

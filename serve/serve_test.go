@@ -1036,7 +1036,7 @@ func TestClearlyWorseModels(t *testing.T) {
 	s := open(t)
 	ctx := t.Context()
 	serves := s.live.Load().current
-	l, err := s.trainingData(ctx, serves.origin, "bayes", 0)
+	l, err := s.trainingData(ctx, s.datasets.newest(), serves.origin, "bayes", 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -1056,7 +1056,7 @@ func TestClearlyWorseModels(t *testing.T) {
 		next, parent *loadedModel
 		passes       bool
 	}{{serves, serves, true}, {worse, serves, false}, {serves, worse, true}} {
-		checks, err := validate(ctx, c.next, c.parent, l)
+		checks, err := s.validate(ctx, c.next, c.parent, l)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -1069,7 +1069,7 @@ func TestClearlyWorseModels(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	checks, err := validate(ctx, naive, serves, l)
+	checks, err := s.validate(ctx, naive, serves, l)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -168,8 +168,8 @@ type Service struct {
 	forgotten   *forgotten
 	catalogue   *catalogue
 	bridgeCache bridgeCache
-	search      func() []string // id and title of every node in lower case
-	oldNames    sync.Map        // deprecated names that were used
+	datasets    *datasets
+	oldNames    sync.Map // deprecated names that were used
 
 	lost    atomic.Bool // vectors cannot be read
 	vectors *vectorsFile
@@ -236,7 +236,16 @@ func Open(ctx context.Context, o Options) (_ *Service, err error) {
 	if s.texts, err = s.net.OpenTexts(); err != nil {
 		return nil, err
 	}
-	if s.forgotten, err = openForgotten(filepath.Join(o.State, "forgotten.json"), s.net.Graph()); err != nil {
+	s.datasets = &datasets{folder: filepath.Join(o.State, "catalogue"), open: []*baseData{newBase(s.net, 0)}}
+	copies, err := s.datasets.copies()
+	if err == nil && len(copies) > 0 {
+		_, err = s.datasets.at(ctx, copies[len(copies)-1])
+	}
+	if err != nil {
+		return nil, err
+	}
+	if s.forgotten, err = openForgotten(filepath.Join(o.State, "forgotten.json"),
+		s.datasets.newest().Graph()); err != nil {
 		return nil, err
 	}
 	if s.catalogue, err = openCatalogue(filepath.Join(o.State, "catalogue.log"), s); err != nil {
@@ -251,14 +260,6 @@ func Open(ctx context.Context, o Options) (_ *Service, err error) {
 	if s.audit, err = openAudit(filepath.Join(o.State, "audit.log"), o.Log); err != nil {
 		return nil, err
 	}
-	s.search = sync.OnceValue(func() []string {
-		g := s.net.Graph()
-		names := make([]string, g.Len())
-		for i := range names {
-			names[i] = strings.ToLower(g.ID(int32(i)) + "\n" + g.Title(int32(i)))
-		}
-		return names
-	})
 	if s.events = o.events; s.events == nil {
 		openLog := func(ctx context.Context) (store.Store, error) {
 			return store.Open(ctx, o.Store, store.Options{Spool: spoolPath(o), Log: o.Log})
@@ -413,7 +414,10 @@ func (s *Service) close() error {
 	if s.catalogue != nil {
 		errs = append(errs, s.catalogue.file.Close())
 	}
-	if s.net != nil {
+	switch {
+	case s.datasets != nil:
+		errs = append(errs, s.datasets.close())
+	case s.net != nil:
 		errs = append(errs, s.net.Close())
 	}
 	return errors.Join(append(errs, s.release())...)

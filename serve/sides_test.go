@@ -19,6 +19,12 @@ import (
 // shop is a service for people of one field and items of two, whose last links are held out, with a model by a method.
 func shop(t *testing.T, method string) (*Service, *graph.Graph) {
 	t.Helper()
+	folder, g := shopFolder(t, method)
+	return open(t, func(o *Options) { o.Folder = folder }), g
+}
+
+func shopFolder(t *testing.T, method string) (folder string, g *graph.Graph) {
+	t.Helper()
 	ctx := context.Background()
 	w, err := world.New(ctx, smallWorld())
 	if err == nil {
@@ -44,11 +50,11 @@ func shop(t *testing.T, method string) (*Service, *graph.Graph) {
 			_ = b.AddLinkAt(j, i, int64(i))
 		}
 	}
-	g, _, err := b.Build()
+	g, _, err = b.Build()
 	if err == nil {
 		g, err = g.WithVectors(plain.Vectors())
 	}
-	folder := t.TempDir()
+	folder = t.TempDir()
 	if err == nil {
 		plan, _ := sample.PlanFor(g)
 		err = learn(ctx, folder, g, plan, method, "naive")
@@ -56,7 +62,7 @@ func shop(t *testing.T, method string) (*Service, *graph.Graph) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return open(t, func(o *Options) { o.Folder = folder }), g
+	return folder, g
 }
 
 // A shop recommends items to people: in lists, on pages, after retraining; nothing goes the other way.
@@ -108,7 +114,7 @@ func TestShop(t *testing.T) {
 	if w := c.do("POST", "/api/v1/events", batch); w.Code != 200 {
 		t.Fatalf("%d %s", w.Code, w.Body)
 	}
-	log, err := s.readLog(t.Context(), math.MaxInt64)
+	log, err := s.readLog(t.Context(), s.Graph(), math.MaxInt64)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,10 +22,11 @@ var ErrStateInUse = errors.New("state folder is in use")
 
 // The files of a state folder, as patterns. Other files in it, such as the dataset's, are not the service's.
 var (
-	stateFolders = []string{"models"}
+	stateFolders = []string{"models", "catalogue"}
 	stateFiles   = []string{"unseen.lock", "events.db", "events.db-*", "events.db.*", "events.spool", "audit.log",
 		"audit.log.*", "jobs.json", "jobs.json.*", "watch.json", "watch.json.*", "forgotten.json",
-		"catalogue.log", "models/*"}
+		"catalogue.log", "models/*",
+		"catalogue/*", "catalogue/*/*"}
 )
 
 // stateVersion is the version of registry.json, jobs.json, watch.json and forgotten.json. Those of version 1 do not
