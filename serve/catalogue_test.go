@@ -421,7 +421,8 @@ func trainOnChanges(t *testing.T, folder string) {
 		for _, id := range []string{"somebody", g.ID(source)} {
 			a := want[RecommendResponse](c, 200, "GET", "/api/v1/recommendations?k=1000&node="+id, nil)
 			if place(a, "something") == 0 || place(a, g.ID(target)) > 0 || id == "somebody" && place(a, links[0]) > 0 {
-				t.Errorf("%s: new at %d, removed at %d, linked at %d", id, place(a, "something"), place(a, g.ID(target)),
+				t.Errorf("%s: new at %d, removed at %d, linked at %d", id, place(a, "something"), place(a,
+					g.ID(target)),
 					place(a, links[0]))
 			}
 		}
