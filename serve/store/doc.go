@@ -1,5 +1,5 @@
 // Package store keeps the event log of a service: who was shown which target, with which probability, who
-// clicked, who linked. With it a propensity is known instead of estimated.
+// clicked, who linked, who dismissed it. With it a propensity is known instead of estimated.
 //
 //	Append ─┐                    ┌─► events.db (SQLite)
 //	Append ─┼─► queue ─► writer ─┤   or
@@ -29,8 +29,8 @@
 // # Versions
 //
 // A file or database of an older version is migrated when it is opened. Of a file a copy stays beside it, with the
-// old version in its name: events.db.v1. PostgreSQL gets new tables beside the old ones. One of a later version is
-// refused with [ErrNewer].
+// old version in its name: events.db.v2. PostgreSQL gets new tables and columns beside the old ones. One of a later
+// version is refused with [ErrNewer]. So are spools.
 //
 // # A file or a database
 //

@@ -99,5 +99,5 @@ func ExampleInvalidError() {
 	_, err = events.Append(ctx, []store.LogEvent{{ID: "a", Kind: "liked", Source: "s", Target: "t"}})
 	fmt.Println(errors.Is(err, store.ErrInvalid), err)
 	// Output:
-	// true invalid event 0: Kind is "liked", want one of [shown clicked linked]
+	// true invalid event 0: Kind is "liked", want one of [shown clicked linked dismissed]
 }

@@ -113,16 +113,28 @@ func randomEvent(r *rand.Rand, ids int) store.LogEvent {
 		}
 		return fmt.Sprint("node-", r.IntN(50))
 	}
+	short := func(most int) string { // of some bytes at most, whole characters
+		text, cut := text(), 0
+		for at, char := range text {
+			if cut = at + len(string(char)); cut > most {
+				return text[:at]
+			}
+		}
+		return text
+	}
 	id := fmt.Sprint("event-", r.IntN(ids))
 	if r.IntN(10) == 0 {
 		id = awkward[r.IntN(len(awkward))]
 	}
 	return store.LogEvent{
-		ID: id, Kind: store.Kinds[r.IntN(3)], Source: text(), Target: text(),
+		ID: id, Kind: store.Kinds[r.IntN(len(store.Kinds))], Source: text(), Target: text(),
 		Probability: []float64{0, 1, r.Float64(), 1e-300, 5e-324}[r.IntN(5)],
 		Model:       []string{"", text()}[r.IntN(2)], List: []string{"", text()}[r.IntN(2)], Position: r.IntN(100),
-		At:  time.Unix(r.Int64N(4_000_000_000), r.Int64N(1e9)).In(time.FixedZone("somewhere", r.IntN(24*3600)-12*3600)),
-		Seq: r.Int64(), // must be ignored
+		Surface:    []string{"", "home", short(store.MaxSurface)}[r.IntN(3)],
+		Placed:     []float64{0, 1, r.Float64()}[r.IntN(3)],
+		Candidates: []string{"", "all/12/0123456789ab", short(store.MaxCandidates)}[r.IntN(3)],
+		At:         time.Unix(r.Int64N(4_000_000_000), r.Int64N(1e9)).In(time.FixedZone("somewhere", r.IntN(24*3600)-12*3600)),
+		Seq:        r.Int64(), // must be ignored
 	}
 }
 
@@ -310,6 +322,13 @@ func TestRefused(t *testing.T) {
 		"probability":     {"Probability", func(e *store.LogEvent) { e.Probability = 1.0000001 }},
 		"negative":        {"Probability", func(e *store.LogEvent) { e.Probability = -1e-9 }},
 		"no number":       {"Probability", func(e *store.LogEvent) { e.Probability = nan() }},
+		"placed":          {"Placed", func(e *store.LogEvent) { e.Placed = 1.0000001 }},
+		"placed below 0":  {"Placed", func(e *store.LogEvent) { e.Placed = -1e-9 }},
+		"placed nowhere":  {"Placed", func(e *store.LogEvent) { e.Placed = nan() }},
+		"long surface":    {"Surface", func(e *store.LogEvent) { e.Surface = strings.Repeat("x", store.MaxSurface+1) }},
+		"NUL surface":     {"Surface", func(e *store.LogEvent) { e.Surface = "home\x00" }},
+		"candidates":      {"Candidates", func(e *store.LogEvent) { e.Candidates = "all/1/\xff" }},
+		"many candidates": {"Candidates", func(e *store.LogEvent) { e.Candidates = strings.Repeat("x", 129) }},
 		"negative place":  {"Position", func(e *store.LogEvent) { e.Position = -1 }},
 		"far away place":  {"Position", func(e *store.LogEvent) { e.Position = 1 << 40 }},
 		"year of a typo":  {"At", func(e *store.LogEvent) { e.At = time.Date(20250, 1, 1, 0, 0, 0, 0, time.UTC) }},
@@ -384,8 +403,8 @@ func TestTimesOfAnyZone(t *testing.T) {
 // Whatever the text, an event is stored and comes back as it was, or is refused and leaves nothing.
 func FuzzAppend(f *testing.F) {
 	for _, text := range append(slices.Clone(awkward), "", "a\x00b", "a\xffb", strings.Repeat("x", 2000)) {
-		f.Add(text, "source", text, "", 0.5, 3, int64(1e15))
-		f.Add("id", text, "target", text, 0.0, 0, int64(0))
+		f.Add(text, "source", text, "", 0.5, 3, int64(1e15), "home", 0.25, text)
+		f.Add("id", text, "target", text, 0.0, 0, int64(0), text, 0.0, "all/12/0123456789ab")
 	}
 	log, err := store.Open(f.Context(), filepath.Join(f.TempDir(), "events.db"),
 		store.Options{Log: slog.New(slog.DiscardHandler)})
@@ -394,7 +413,8 @@ func FuzzAppend(f *testing.F) {
 	}
 	f.Cleanup(func() { log.Close() })
 	var mu sync.Mutex
-	f.Fuzz(func(t *testing.T, id, source, target, list string, probability float64, position int, micro int64) {
+	f.Fuzz(func(t *testing.T, id, source, target, list string, probability float64, position int, micro int64,
+		surface string, placed float64, candidates string) {
 		mu.Lock()
 		defer mu.Unlock()
 		before, err := log.Totals(t.Context())
@@ -402,7 +422,8 @@ func FuzzAppend(f *testing.F) {
 			t.Fatal(err)
 		}
 		event := store.LogEvent{ID: id, Kind: store.Shown, Source: source, Target: target, List: list,
-			Probability: probability, Position: position, At: time.UnixMicro(micro).UTC()}
+			Probability: probability, Position: position, At: time.UnixMicro(micro).UTC(), Surface: surface,
+			Placed: placed, Candidates: candidates}
 		result, err := log.Append(t.Context(), []store.LogEvent{event})
 		if err != nil && !errors.Is(err, store.ErrInvalid) {
 			t.Fatal(err)

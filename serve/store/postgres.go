@@ -18,9 +18,9 @@ import (
 )
 
 // postgresMigrations bring a database from one version to the next; the first creates it. A released migration
-// is never changed: a later one is appended. None changes a table of an earlier version, so that no copy is needed to
-// go back. Where the events with the highest numbers were compacted or erased, a row without an id keeps the place of
-// the last, as in SQLite.
+// is never changed: a later one is appended. Statements of an earlier version still work after it, so that no copy is
+// needed to go back. Where the events with the highest numbers were compacted or erased, a row without an id keeps the
+// place of the last, as in SQLite.
 var postgresMigrations = []string{`
 CREATE TABLE unseen_events (
 	seq         bigint PRIMARY KEY,
@@ -63,7 +63,16 @@ CREATE TABLE unseen_clock (
 CREATE TABLE unseen_arrivals ( -- events up to seq had been stored at an age
 	seq bigint PRIMARY KEY,
 	age bigint NOT NULL
-);`}
+);`, `
+ALTER TABLE unseen_events
+	ADD COLUMN IF NOT EXISTS surface    text NOT NULL DEFAULT '',
+	ADD COLUMN IF NOT EXISTS placed     double precision NOT NULL DEFAULT 0,
+	ADD COLUMN IF NOT EXISTS candidates text NOT NULL DEFAULT '';
+-- 0, which is the number of no name, where the event was compacted before there was this column
+ALTER TABLE unseen_compacted
+	ADD COLUMN IF NOT EXISTS surface    bigint NOT NULL DEFAULT 0,
+	ADD COLUMN IF NOT EXISTS placed     double precision NOT NULL DEFAULT 0,
+	ADD COLUMN IF NOT EXISTS candidates bigint NOT NULL DEFAULT 0;`}
 
 // postgresLock is the number of the advisory lock under which all writers take turns. So Seq has no gaps, and
 // events become visible in its order even where many services share a database.
@@ -73,15 +82,17 @@ const postgresLock = 0x756e7365656e // "unseen"
 const postgresInsert = `
 WITH incoming AS (
 	SELECT DISTINCT ON (id) * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::float8[],
-			$6::text[], $7::text[], $8::int[], $9::timestamptz[])
-		WITH ORDINALITY AS given (id, kind, source, target, probability, model, list, position, at, place)
+			$6::text[], $7::text[], $8::int[], $9::timestamptz[], $10::text[], $11::float8[], $12::text[])
+		WITH ORDINALITY AS given (id, kind, source, target, probability, model, list, position, at, surface, placed,
+			candidates, place)
 	ORDER BY id, place
 ), fresh AS (
 	SELECT * FROM incoming WHERE NOT EXISTS (SELECT FROM unseen_events stored WHERE stored.id = incoming.id COLLATE "C")
 ), added AS (
-	INSERT INTO unseen_events (seq, id, kind, source, target, probability, model, list, position, at)
+	INSERT INTO unseen_events (seq, id, kind, source, target, probability, model, list, position, at, surface, placed,
+		candidates)
 	SELECT (SELECT coalesce(max(seq), 0) FROM unseen_events) + row_number() OVER (ORDER BY place),
-		id, kind, source, target, probability, model, list, position, at
+		id, kind, source, target, probability, model, list, position, at, surface, placed, candidates
 	FROM fresh ON CONFLICT (id) DO NOTHING
 	RETURNING id, kind, at
 ), summed AS (
@@ -286,11 +297,13 @@ func (s *postgresStore) store(ctx context.Context, events []LogEvent) (stored []
 	ids, kinds, sources, targets := make([]string, n), make([]string, n), make([]string, n), make([]string, n)
 	models, lists, positions := make([]string, n), make([]string, n), make([]int32, n)
 	probabilities, times := make([]float64, n), make([]time.Time, n)
+	surfaces, placed, candidates := make([]string, n), make([]float64, n), make([]string, n)
 	place := make(map[string]int, n) // of the first event with the id
 	for i, e := range events {
 		ids[i], kinds[i], sources[i], targets[i], probabilities[i] = e.ID, string(e.Kind), e.Source, e.Target,
 			e.Probability
 		models[i], lists[i], positions[i], times[i] = e.Model, e.List, int32(e.Position), e.At
+		surfaces[i], placed[i], candidates[i] = e.Surface, e.Placed, e.Candidates
 		if _, found := place[e.ID]; !found {
 			place[e.ID] = i
 		}
@@ -304,7 +317,7 @@ func (s *postgresStore) store(ctx context.Context, events []LogEvent) (stored []
 				WHERE current_setting('synchronous_commit') = 'off'`)
 			batch.Queue(`SELECT pg_advisory_xact_lock($1)`, int64(postgresLock))
 			batch.Queue(postgresInsert, ids, kinds, sources, targets, probabilities, models, lists, positions,
-				times).Query(func(rows pgx.Rows) error {
+				times, surfaces, placed, candidates).Query(func(rows pgx.Rows) error {
 				var id string
 				_, err := pgx.ForEachRow(rows, []any{&id}, func() error {
 					stored[place[id]] = true
@@ -385,13 +398,14 @@ func (s *postgresStore) Spooled() int64 {
 // All compacted events come before the others. One statement sees one state of both.
 const postgresEvents = `
 SELECT c.seq, '' AS id, c.kind, s.name AS source, t.name AS target, c.probability, m.name AS model, l.name AS list,
-		c.position, c.at
+		c.position, c.at, coalesce(u.name, '') AS surface, c.placed, coalesce(a.name, '') AS candidates
 	FROM (SELECT * FROM unseen_compacted WHERE seq > $1 ORDER BY seq LIMIT $2) c
 		JOIN unseen_names s ON s.number = c.source JOIN unseen_names t ON t.number = c.target
 		JOIN unseen_names m ON m.number = c.model JOIN unseen_names l ON l.number = c.list
+		LEFT JOIN unseen_names u ON u.number = c.surface LEFT JOIN unseen_names a ON a.number = c.candidates
 UNION ALL
-(SELECT seq, id, kind, source, target, probability, model, list, position, at FROM unseen_events
-	WHERE seq > $1 AND id <> '' ORDER BY seq LIMIT $2)
+(SELECT seq, id, kind, source, target, probability, model, list, position, at, surface, placed, candidates
+	FROM unseen_events WHERE seq > $1 AND id <> '' ORDER BY seq LIMIT $2)
 ORDER BY seq LIMIT $2`
 
 func (s *postgresStore) Events(ctx context.Context, after int64, limit int) ([]LogEvent, error) {
@@ -408,7 +422,7 @@ func (s *postgresStore) Events(ctx context.Context, after int64, limit int) ([]L
 			return err
 		}
 		_, err = pgx.ForEachRow(rows, []any{&e.Seq, &e.ID, &e.Kind, &e.Source, &e.Target, &e.Probability, &e.Model,
-			&e.List, &e.Position, &at}, func() error {
+			&e.List, &e.Position, &at, &e.Surface, &e.Placed, &e.Candidates}, func() error {
 			e.At = time.Time{}
 			if at != nil {
 				e.At = at.UTC()

@@ -12,13 +12,16 @@ import (
 // postgresCompaction moves events up to $1 into the smaller table.
 var postgresCompaction = []string{
 	`INSERT INTO unseen_names (name) SELECT DISTINCT name FROM unseen_events
-		CROSS JOIN LATERAL (VALUES (source), (target), (model), (list)) AS named (name)
+		CROSS JOIN LATERAL (VALUES (source), (target), (model), (list), (surface), (candidates)) AS named (name)
 		WHERE seq <= $1 AND id <> '' ON CONFLICT (name) DO NOTHING`,
-	`INSERT INTO unseen_compacted SELECT seq, kind, s.number, t.number, probability, m.number, l.number, position,
-		CASE kind WHEN 'shown' THEN NULL ELSE at END
+	`INSERT INTO unseen_compacted (seq, kind, source, target, probability, model, list, position, at, surface, placed,
+			candidates)
+		SELECT seq, kind, s.number, t.number, probability, m.number, l.number, position,
+			CASE kind WHEN 'shown' THEN NULL ELSE at END, u.number, placed, a.number
 		FROM unseen_events e JOIN unseen_names s ON s.name = e.source COLLATE "C"
 			JOIN unseen_names t ON t.name = e.target COLLATE "C" JOIN unseen_names m ON m.name = e.model COLLATE "C"
-			JOIN unseen_names l ON l.name = e.list COLLATE "C"
+			JOIN unseen_names l ON l.name = e.list COLLATE "C" JOIN unseen_names u ON u.name = e.surface COLLATE "C"
+			JOIN unseen_names a ON a.name = e.candidates COLLATE "C"
 		WHERE seq <= $1 AND id <> ''`,
 	`DELETE FROM unseen_events WHERE seq <= $1`,
 	`DELETE FROM unseen_arrivals WHERE seq <= $1`,
@@ -210,7 +213,8 @@ func (s *postgresStore) eraseCompacted(ctx context.Context, names func(string) b
 		}
 		_, err := tx.Exec(ctx, `DELETE FROM unseen_names WHERE number NOT IN (SELECT source FROM unseen_compacted
 			UNION SELECT target FROM unseen_compacted UNION SELECT model FROM unseen_compacted
-			UNION SELECT list FROM unseen_compacted)`)
+			UNION SELECT list FROM unseen_compacted UNION SELECT surface FROM unseen_compacted
+			UNION SELECT candidates FROM unseen_compacted)`)
 		return err
 	})
 	return erased, err

@@ -401,7 +401,7 @@ func execute(t testing.TB, url, statement string) {
 	}
 }
 
-// While nothing was compacted, dropping what the migration added takes a database back to the version before.
+// While nothing was compacted, dropping what the second migration added takes a database back to the first version.
 func TestPostgresGoesBack(t *testing.T) {
 	t.Parallel()
 	p := place{"PostgreSQL", postgrestest.Database(t)}
@@ -411,7 +411,7 @@ func TestPostgresGoesBack(t *testing.T) {
 	}
 	closeAll(t, log)
 	execute(t, p.url, `DROP TABLE unseen_names, unseen_compacted, unseen_clock, unseen_arrivals;
-		DELETE FROM unseen_migrations WHERE version = 2`)
+		DELETE FROM unseen_migrations WHERE version > 1`)
 	log = p.open(t, store.Options{}) // and forth again
 	if totals, err := log.Totals(t.Context()); err != nil || totals.Events != 10 {
 		t.Fatalf("%+v, %v", totals, err)
@@ -422,6 +422,50 @@ func TestPostgresGoesBack(t *testing.T) {
 		!strings.Contains(err.Error(), "upgrade") {
 		t.Errorf("got %v", err)
 	}
+}
+
+// A database of the second version is migrated with its events. That version goes on with the migrated one, and what
+// it does not know stays.
+func TestPostgresOfTheVersionBefore(t *testing.T) {
+	t.Parallel()
+	p := place{"PostgreSQL", postgrestest.Database(t)}
+	log := p.open(t, store.Options{})
+	closeAll(t, log)
+	execute(t, p.url, `ALTER TABLE unseen_events DROP COLUMN surface, DROP COLUMN placed, DROP COLUMN candidates;
+		ALTER TABLE unseen_compacted DROP COLUMN surface, DROP COLUMN placed, DROP COLUMN candidates;
+		DELETE FROM unseen_migrations WHERE version = 3;
+		INSERT INTO unseen_names (name) VALUES ('a'), ('b'), ('m'), ('l');
+		INSERT INTO unseen_compacted VALUES (1, 'shown', 1, 2, .5, 3, 4, 1, NULL);
+		INSERT INTO unseen_events VALUES (2, 'two', 'clicked', 'a', 'b', 0, '', 'l', 0, to_timestamp(2));
+		INSERT INTO unseen_totals VALUES ('shown', 1, to_timestamp(1), to_timestamp(1)),
+			('clicked', 1, to_timestamp(2), to_timestamp(2))`)
+	log = p.open(t, store.Options{})
+	m := &keepingReference{ids: map[string]bool{}, arrived: map[int64]time.Duration{}}
+	m.append([]store.LogEvent{{Kind: store.Shown, Source: "a", Target: "b", Probability: .5, Model: "m", List: "l",
+		Position: 1}, {ID: "two", Kind: store.Clicked, Source: "a", Target: "b", List: "l", At: time.Unix(2, 0)}})
+	compareKept(t, log, m, 0)
+	added := []store.LogEvent{{ID: "three", Kind: store.Shown, Source: "c", Target: "b", Surface: "home", Placed: .25,
+		Candidates: "all/1/2", At: time.Unix(3, 0)}}
+	if _, err := log.Append(t.Context(), added); err != nil {
+		t.Fatal(err)
+	}
+	m.append(added)
+	compareKept(t, log, m, 1)
+	closeAll(t, log)
+
+	// As docs/service.md says, and then the statements of that version.
+	execute(t, p.url, `DELETE FROM unseen_migrations WHERE version = 3;
+		INSERT INTO unseen_events (seq, id, kind, source, target, probability, model, list, position, at)
+			VALUES (4, 'four', 'linked', 'c', 'b', 0, '', 'l', 0, to_timestamp(4));
+		UPDATE unseen_totals SET events = events + 1 WHERE kind = 'shown';
+		INSERT INTO unseen_compacted SELECT seq, kind, 1, 2, probability, 3, 4, position, at FROM unseen_events
+			WHERE seq = 2;
+		DELETE FROM unseen_events WHERE seq = 2;
+		INSERT INTO unseen_events VALUES (5, '', '', '', '', 0, '', '', 0, to_timestamp(0))`)
+	log = p.open(t, store.Options{})
+	m.append([]store.LogEvent{{ID: "four", Kind: store.Linked, Source: "c", Target: "b", List: "l", At: time.Unix(4, 0)}})
+	m.events[1].ID, m.events[1].Model, m.seq = "", "m", 5
+	compareKept(t, log, m, 2)
 }
 
 // Events that wait in the spool are erased when the database is back: until then Erase says that it cannot.

@@ -4,9 +4,9 @@ import "time"
 
 // Retention says how long events are kept whole.
 //
-// An old event is compacted: its kind, source, target, model, list, probability and position stay, and the time of a
-// click or a link, because training and evaluation need them. Its ID, and the time at which something was shown, are
-// dropped, and texts are stored once for all events. Its Seq stays, so a reader sees the same events in the same order.
+// An old event is compacted: all of it stays that training and evaluation need. Only its ID, and the time at which
+// something was shown, are dropped, and texts are stored once for all events. Its Seq stays, so a reader sees the same
+// events in the same order.
 // As the ID is gone, an event that is sent again after such a time is stored again.
 //
 // The age of an event counts from when it was stored, whatever time it bears. It is the sum of the steps of the clock

@@ -321,8 +321,8 @@ func inFiles(t testing.TB, folder, text string) (found bool) {
 	return found
 }
 
-// sqliteBefore makes a log as the version before wrote it.
-func sqliteBefore(t testing.TB, path string) {
+// sqliteBefore makes a log as an earlier version wrote it: with two events, of which version 2 has compacted the first.
+func sqliteBefore(t testing.TB, path string, version int) {
 	t.Helper()
 	db, err := sql.Open("sqlite", path)
 	if err != nil {
@@ -342,25 +342,58 @@ func sqliteBefore(t testing.TB, path string) {
 		INSERT INTO totals VALUES ('shown', 1, 1000000, 1000000), ('clicked', 1, 2000000, 2000000)`); err != nil {
 		t.Fatal(err)
 	}
-}
-
-// A log of the version before is migrated with its events, and a copy of it stays with which that version can go on.
-func TestMigration(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), "events.db")
-	sqliteBefore(t, path)
-	log := place{"SQLite", path}.open(t, store.Options{})
-	events, err := log.Events(t.Context(), 0, 0)
-	if err != nil || len(events) != 2 || events[0].ID != "one" || events[1].Kind != store.Clicked {
-		t.Fatalf("%v, %+v", err, events)
+	if version == 1 {
+		return
 	}
-	if _, err := log.Append(t.Context(), []store.LogEvent{{ID: "two", Kind: store.Shown, Source: "a", Target: "b"},
-		{ID: "three", Kind: store.Shown, Source: "a", Target: "b"}}); err != nil {
+	if _, err := db.Exec(`
+		CREATE TABLE names (number INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE) STRICT;
+		CREATE TABLE compacted (seq INTEGER PRIMARY KEY, kind TEXT NOT NULL, source INTEGER NOT NULL,
+			target INTEGER NOT NULL, probability REAL NOT NULL, model INTEGER NOT NULL, list INTEGER NOT NULL,
+			position INTEGER NOT NULL, at INTEGER NOT NULL) STRICT;
+		CREATE TABLE clock (one INTEGER PRIMARY KEY CHECK (one = 1), wall INTEGER NOT NULL,
+			age INTEGER NOT NULL) STRICT;
+		CREATE TABLE arrivals (seq INTEGER PRIMARY KEY, age INTEGER NOT NULL) STRICT;
+		PRAGMA user_version = 2;
+		INSERT INTO names VALUES (1, 'a'), (2, 'b'), (3, 'm'), (4, 'l');
+		INSERT INTO compacted VALUES (1, 'shown', 1, 2, .5, 3, 4, 1, 0);
+		DELETE FROM events WHERE seq = 1`); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// A log of an earlier version is migrated with its events, and a copy of it stays with which that version can go on.
+func TestMigration(t *testing.T) {
+	t.Parallel()
+	for version := 1; version < 3; version++ {
+		t.Run(fmt.Sprint("from ", version), func(t *testing.T) { migrates(t, version) })
+	}
+}
+
+func migrates(t *testing.T, version int) {
+	path := filepath.Join(t.TempDir(), "events.db")
+	sqliteBefore(t, path, version)
+	log := place{"SQLite", path}.open(t, store.Options{})
+	m := &keepingReference{ids: map[string]bool{}, arrived: map[int64]time.Duration{}}
+	m.append([]store.LogEvent{{ID: "one", Kind: store.Shown, Source: "a", Target: "b", Probability: .5, Model: "m",
+		List: "l", Position: 1, At: time.Unix(1, 0)},
+		{ID: "two", Kind: store.Clicked, Source: "a", Target: "b", List: "l", At: time.Unix(2, 0)}})
+	if version == 2 {
+		m.events[0].ID, m.events[0].At = "", time.Time{}
+	}
+	compareKept(t, log, m, 0)
+	added := []store.LogEvent{{ID: "two", Kind: store.Shown, Source: "a", Target: "b"},
+		{ID: "three", Kind: store.Dismissed, Source: "c", Target: "b", Surface: "home", Placed: .25,
+			Candidates: "all/1/2", At: time.Unix(3, 0)}}
+	if _, err := log.Append(t.Context(), added); err != nil {
+		t.Fatal(err)
+	}
+	m.append(added)
+	compareKept(t, log, m, 1)
 	closeAll(t, log)
 
-	for path, want := range map[string]string{path + ".v1": "1 2", path: "2 3"} {
+	kept := 3 - version // events that were not compacted
+	for path, want := range map[string]string{fmt.Sprint(path, ".v", version): fmt.Sprint(version, kept),
+		path: fmt.Sprint(3, kept+1)} {
 		t.Run(filepath.Base(path), func(t *testing.T) {
 			db, err := sql.Open("sqlite", path)
 			if err != nil {
@@ -375,10 +408,27 @@ func TestMigration(t *testing.T) {
 				t.Errorf("version, events: %d %d (application %x), %v; want %s", version, rows, application, err, want)
 			}
 			info, err := os.Stat(path)
-			if err != nil || strings.HasSuffix(path, ".v1") && info.Mode().Perm()&0o077 != 0 {
+			if err != nil || strings.Contains(path, ".db.v") && info.Mode().Perm()&0o077 != 0 {
 				t.Errorf("others may read the copy: %v, %v", info, err)
 			}
 		})
+	}
+
+	// What an earlier version compacted and what this one does are read alike, also after something was erased.
+	log = place{"SQLite", path}.open(t, store.Options{})
+	for hour := range int64(3) {
+		compactAll(t, log, store.Retention{Keep: time.Hour, Now: time.Unix(1e9+hour*3600, 0)})
+	}
+	m.age = 2 * time.Hour
+	m.compact(time.Hour)
+	compareKept(t, log, m, 2)
+	m.erase("c")
+	if n, err := log.Erase(t.Context(), func(name string) bool { return name == "c" }); err != nil || n != 1 {
+		t.Errorf("erased %d, %v", n, err)
+	}
+	compareKept(t, log, m, 3)
+	if inFiles(t, filepath.Dir(path), "all/1/2") {
+		t.Error("the name of what nothing was chosen from is still in a file of the log")
 	}
 }
 
@@ -386,7 +436,7 @@ func TestMigration(t *testing.T) {
 func TestMigrationWithoutCopy(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "events.db")
-	sqliteBefore(t, path)
+	sqliteBefore(t, path, 1)
 	if err := os.MkdirAll(filepath.Join(path+".v1", "in the way"), 0o700); err != nil {
 		t.Fatal(err)
 	}

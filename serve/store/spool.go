@@ -19,7 +19,7 @@ import (
 
 // spool is a file that takes events while the database is down. It is text, so that a person can recover it:
 //
-//	unseen spool 1
+//	unseen spool 2
 //	group 1 events 2 bytes 314 5d0bd6a3
 //	1b2e6a40 {"id":"b7c1","kind":"shown",…}
 //	9f00c2d7 {"id":"b7c2","kind":"clicked",…}
@@ -28,6 +28,9 @@ import (
 // Every line but the first carries a CRC-32C of its content. A group is written at once and synced before the
 // next begins. So a crash can truncate only the last group, which was not acknowledged yet; damage with a later
 // group behind it means a damaged disk, and is reported instead of removed.
+//
+// Events of version 1 have no surface, place probability and candidates. Such a file is read, and becomes one of
+// version 2, which a program that would drop them refuses.
 //
 // The file shrinks to its first line when all of it is in the database. After a crash the whole file is
 // replayed, which stores nothing twice.
@@ -53,8 +56,9 @@ type spoolFile interface {
 }
 
 const (
-	spoolTitle     = "unseen spool 1\n"
-	spoolGroupLine = 100 // bytes that the first line of a group takes at most
+	spoolTitle     = "unseen spool 2\n"
+	spoolTitle1    = "unseen spool 1\n" // as long: the one is written over the other
+	spoolGroupLine = 100                // bytes that the first line of a group takes at most
 )
 
 var groupWord = []byte("group ")
@@ -101,7 +105,8 @@ func (s *spool) scan(size int64) error {
 		return fmt.Errorf("reading the spool %s: %w", s.path, err)
 	}
 	switch {
-	case len(title) < len(spoolTitle) && strings.HasPrefix(spoolTitle, string(title)): // new, or created incompletely
+	case string(title) == spoolTitle1,
+		len(title) < len(spoolTitle) && strings.HasPrefix(spoolTitle, string(title)): // or new, or created incompletely
 		if _, err := s.file.WriteAt([]byte(spoolTitle), 0); err != nil {
 			return s.explain(err)
 		}

@@ -20,9 +20,10 @@ func spoolEvents(from, n int) []LogEvent {
 	events := make([]LogEvent, n)
 	for i := range events {
 		events[i] = LogEvent{
-			ID: fmt.Sprint("id", from+i), Kind: Kinds[i%3], Source: "a\n\"group 1\" \u2028", Target: "日本",
+			ID: fmt.Sprint("id", from+i), Kind: Kinds[i%len(Kinds)], Source: "a\n\"group 1\" \u2028", Target: "日本",
 			Probability: 5e-324,
 			Model:       "m", Position: i, At: time.UnixMicro(1_700_000_000_000_001).UTC(),
+			Surface: []string{"", "home\n"}[i%2], Placed: 0.5, Candidates: "all/12/0123456789ab",
 		}
 	}
 	return events
@@ -98,6 +99,46 @@ func TestSpoolReturnsEventsInOrder(t *testing.T) {
 	}
 	if got := readAll(t, s, 100); len(got) != 2 {
 		t.Errorf("after it was empty it gave %d events", len(got))
+	}
+}
+
+// A spool of the version before is read with what waits in it, and takes further events. From then on that version
+// refuses it: it would drop what it does not know.
+func TestSpoolOfTheVersionBefore(t *testing.T) {
+	t.Parallel()
+	const before = `unseen spool 1
+group 1 events 2 bytes 211 077ea5d7
+73f42c38 {"id":"a","kind":"shown","source":"s","target":"t","probability":0.5,"position":1,"at":"2026-01-01T00:00:00Z"}
+95d5f6ea {"id":"b","kind":"clicked","source":"s","target":"t","at":"2026-01-01T00:00:00Z"}
+`
+	path := filepath.Join(t.TempDir(), "spool")
+	if err := os.WriteFile(path, []byte(before), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, err := openSpool(path, 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	later := spoolEvents(0, 3)
+	if err := s.append(later); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.close(); err != nil {
+		t.Fatal(err)
+	}
+	content, err := os.ReadFile(path)
+	if err != nil || !strings.HasPrefix(string(content), strings.Replace(before, "spool 1", "spool 2", 1)) {
+		t.Fatalf("%v, became\n%s", err, content)
+	}
+	if s, err = openSpool(path, 1<<20); err != nil {
+		t.Fatal(err)
+	}
+	defer s.close()
+	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	want := append([]LogEvent{{ID: "a", Kind: Shown, Source: "s", Target: "t", Probability: .5, Position: 1, At: at},
+		{ID: "b", Kind: Clicked, Source: "s", Target: "t", At: at}}, later...)
+	if got := readAll(t, s, 100); !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v\nwant %+v", got, want)
 	}
 }
 
@@ -291,7 +332,8 @@ func FuzzSpool(f *testing.F) {
 	f.Add(content)
 	f.Add(content[:ends[1]+20])
 	f.Add([]byte(spoolTitle + "group 1 events 0 bytes 0 00000000\n"))
-	f.Add([]byte("unseen spool 2\n"))
+	f.Add([]byte("unseen spool 1\n"))
+	f.Add([]byte("unseen spool 3\n"))
 	f.Add([]byte{})
 	path := filepath.Join(f.TempDir(), "spool")
 	f.Fuzz(func(t *testing.T, content []byte) {
@@ -319,6 +361,7 @@ func FuzzSpool(f *testing.F) {
 // takes no more memory than the file has.
 func FuzzSealedSpool(f *testing.F) {
 	f.Add(uint64(1), 1, 0, []byte(`{"id":"a","kind":"shown","source":"b","target":"c"}`))
+	f.Add(uint64(1), 1, 0, []byte(`{"kind":"dismissed","surface":"home","placed":0.5,"candidates":"all/2/0123456789"}`))
 	f.Add(uint64(1), 1<<62, 1<<62, []byte(`{}`))
 	f.Add(uint64(1<<63), 0, -1, []byte(`null`))
 	f.Add(uint64(7), 2, 1<<40, []byte(`{"at":"9999-12-31T23:59:59Z","probability":1e308,"position":-1}`))

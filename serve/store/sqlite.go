@@ -72,6 +72,14 @@ CREATE TABLE arrivals ( -- events up to seq had been stored at an age
 	seq INTEGER PRIMARY KEY,
 	age INTEGER NOT NULL
 ) STRICT;
+`, `
+ALTER TABLE events ADD COLUMN surface TEXT NOT NULL DEFAULT '';
+ALTER TABLE events ADD COLUMN placed REAL NOT NULL DEFAULT 0;
+ALTER TABLE events ADD COLUMN candidates TEXT NOT NULL DEFAULT '';
+-- 0, which is the number of no name, where the event was compacted before there was this column
+ALTER TABLE compacted ADD COLUMN surface INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE compacted ADD COLUMN placed REAL NOT NULL DEFAULT 0;
+ALTER TABLE compacted ADD COLUMN candidates INTEGER NOT NULL DEFAULT 0;
 `}
 
 // sqliteVersion is the version of the files that this program writes.
@@ -160,8 +168,8 @@ func (s *sqliteStore) connect(ctx context.Context) (err error) {
 	s.readers.SetMaxOpenConns(8)
 	s.readers.SetMaxIdleConns(8)
 	for i, rows := range sqliteRows {
-		text := `INSERT OR IGNORE INTO events (id, kind, source, target, probability, model, list, position, at)
-			VALUES ` + strings.Repeat("(?,?,?,?,?,?,?,?,?),", rows)
+		text := `INSERT OR IGNORE INTO events (id, kind, source, target, probability, model, list, position, at,
+			surface, placed, candidates) VALUES ` + strings.Repeat("(?,?,?,?,?,?,?,?,?,?,?,?),", rows)
 		if s.insert[i], err = s.writer.PrepareContext(ctx, strings.TrimSuffix(text, ",")); err != nil {
 			return err
 		}
@@ -306,7 +314,7 @@ func (s *sqliteStore) commit(group []*request) (err error) {
 	for i := range insert {
 		insert[i] = tx.StmtContext(ctx, s.insert[i])
 	}
-	values := make([]any, 0, 9*sqliteRows[0])
+	values := make([]any, 0, 12*sqliteRows[0])
 	for _, r := range group {
 		stored := 0
 		for at := 0; at < len(r.events); {
@@ -317,7 +325,7 @@ func (s *sqliteStore) commit(group []*request) (err error) {
 			values = values[:0]
 			for _, e := range r.events[at : at+sqliteRows[size]] {
 				values = append(values, e.ID, string(e.Kind), e.Source, e.Target, e.Probability, e.Model, e.List,
-					int64(e.Position), e.At.UnixMicro())
+					int64(e.Position), e.At.UnixMicro(), e.Surface, e.Placed, e.Candidates)
 			}
 			done, err := insert[size].ExecContext(ctx, values...)
 			if err != nil {
@@ -339,11 +347,14 @@ func (s *sqliteStore) commit(group []*request) (err error) {
 }
 
 const (
-	sqliteWhole = `SELECT seq, id, kind, source, target, probability, model, list, position, at FROM events
+	sqliteWhole = `SELECT seq, id, kind, source, target, probability, model, list, position, at, surface, placed,
+			candidates FROM events
 		WHERE seq > ? AND id <> '' ORDER BY seq LIMIT ?`
-	sqliteReduced = `SELECT seq, '', kind, s.name, t.name, probability, m.name, l.name, position, at FROM compacted c
+	sqliteReduced = `SELECT seq, '', kind, s.name, t.name, probability, m.name, l.name, position, at,
+			coalesce(u.name, ''), placed, coalesce(a.name, '') FROM compacted c
 			CROSS JOIN names s ON s.number = c.source CROSS JOIN names t ON t.number = c.target
 			CROSS JOIN names m ON m.number = c.model CROSS JOIN names l ON l.number = c.list
+			LEFT JOIN names u ON u.number = c.surface LEFT JOIN names a ON a.number = c.candidates
 		WHERE seq > ? ORDER BY seq LIMIT ?`
 )
 
@@ -397,7 +408,8 @@ func (s *sqliteStore) page(ctx context.Context, text string, after int64, limit 
 	var e LogEvent
 	var kind string // plain types: database/sql copies them without reflection
 	var position, at int64
-	into := []any{&e.Seq, &e.ID, &kind, &e.Source, &e.Target, &e.Probability, &e.Model, &e.List, &position, &at}
+	into := []any{&e.Seq, &e.ID, &kind, &e.Source, &e.Target, &e.Probability, &e.Model, &e.List, &position, &at,
+		&e.Surface, &e.Placed, &e.Candidates}
 	for rows.Next() {
 		if err := rows.Scan(into...); err != nil {
 			return nil, s.unread(ctx, err)

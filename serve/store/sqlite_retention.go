@@ -16,10 +16,15 @@ var sqliteCompaction = []string{
 	`INSERT OR IGNORE INTO names (name) SELECT target FROM events WHERE seq <= ?1 AND id <> ''`,
 	`INSERT OR IGNORE INTO names (name) SELECT model FROM events WHERE seq <= ?1 AND id <> ''`,
 	`INSERT OR IGNORE INTO names (name) SELECT list FROM events WHERE seq <= ?1 AND id <> ''`,
-	`INSERT INTO compacted SELECT seq, kind, s.number, t.number, probability, m.number, l.number, position,
-		CASE kind WHEN 'shown' THEN 0 ELSE at END
+	`INSERT OR IGNORE INTO names (name) SELECT surface FROM events WHERE seq <= ?1 AND id <> ''`,
+	`INSERT OR IGNORE INTO names (name) SELECT candidates FROM events WHERE seq <= ?1 AND id <> ''`,
+	`INSERT INTO compacted (seq, kind, source, target, probability, model, list, position, at, surface, placed,
+			candidates)
+		SELECT seq, kind, s.number, t.number, probability, m.number, l.number, position,
+			CASE kind WHEN 'shown' THEN 0 ELSE at END, u.number, placed, a.number
 		FROM events CROSS JOIN names s ON s.name = source CROSS JOIN names t ON t.name = target
 			CROSS JOIN names m ON m.name = model CROSS JOIN names l ON l.name = list
+			CROSS JOIN names u ON u.name = surface CROSS JOIN names a ON a.name = candidates
 		WHERE seq <= ?1 AND id <> ''`,
 	`DELETE FROM events WHERE seq <= ?1`,
 	`DELETE FROM arrivals WHERE seq <= ?1`,
@@ -84,6 +89,7 @@ func sqliteAge(ctx context.Context, tx *sql.Tx, r Retention) (time.Duration, err
 // sqliteKeepLast keeps the place of the last event, after which SQLite counts on.
 func sqliteKeepLast(ctx context.Context, tx *sql.Tx, last int64) error {
 	_, err := tx.ExecContext(ctx, `INSERT OR REPLACE INTO events
+			(seq, id, kind, source, target, probability, model, list, position, at)
 		SELECT ?1, '', '', '', '', 0, '', '', 0, 0 WHERE (SELECT coalesce(max(seq), 0) FROM events) < ?1`, last)
 	return err
 }
@@ -221,7 +227,8 @@ func (s *sqliteStore) eraseCompacted(ctx context.Context, names func(string) boo
 			return err
 		}
 		_, err = tx.ExecContext(ctx, `DELETE FROM names WHERE number NOT IN (SELECT source FROM compacted
-			UNION SELECT target FROM compacted UNION SELECT model FROM compacted UNION SELECT list FROM compacted);
+			UNION SELECT target FROM compacted UNION SELECT model FROM compacted UNION SELECT list FROM compacted
+			UNION SELECT surface FROM compacted UNION SELECT candidates FROM compacted);
 			DROP TABLE gone`)
 		return err
 	})

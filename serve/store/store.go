@@ -17,29 +17,35 @@ type Kind string
 
 // The kinds of events.
 const (
-	Shown   Kind = "shown"   // the source was shown the target in a list
-	Clicked Kind = "clicked" // the source opened it
-	Linked  Kind = "linked"  // the source linked to it: cited, befriended, depended on
+	Shown     Kind = "shown"     // the source was shown the target in a list
+	Clicked   Kind = "clicked"   // the source opened it
+	Linked    Kind = "linked"    // the source linked to it: cited, befriended, depended on
+	Dismissed Kind = "dismissed" // the source said that it does not want the target
 )
 
-// Kinds lists every kind, in the order in which they happen.
-var Kinds = []Kind{Shown, Clicked, Linked}
+// Kinds lists every kind: what is shown, and then what the source may do with it.
+var Kinds = []Kind{Shown, Clicked, Linked, Dismissed}
 
 // LogEvent is one thing that happened to one pair of nodes. It is the same in Go, in the API's JSON and in
 // the spool; the tags other than json are for the API's reference and its validation.
 type LogEvent struct {
 	// ID is empty in events that were compacted.
 	ID     string `json:"id" maxLength:"256" doc:"the client's, not empty; stored once; empty after compaction"`
-	Kind   Kind   `json:"kind" enum:"shown,clicked,linked" doc:"what happened"`
+	Kind   Kind   `json:"kind" enum:"shown,clicked,linked,dismissed" doc:"what happened"`
 	Source string `json:"source" minLength:"1" maxLength:"1024" doc:"id of the node that the list was for"`
 	Target string `json:"target" minLength:"1" maxLength:"1024" doc:"id of the item"`
 	// Probability is 0 where it is unknown.
-	Probability float64   `json:"probability,omitempty" minimum:"0" maximum:"1" doc:"of being shown, from the list"`
-	Model       string    `json:"model,omitempty" maxLength:"256" doc:"digest of the model; default: the list's"`
-	List        string    `json:"list,omitempty" maxLength:"256" doc:"id of the list"`
-	Position    int       `json:"position,omitempty" minimum:"0" maximum:"100000" doc:"in the list, from 1"`
-	At          time.Time `json:"at,omitzero" doc:"time of the event; default: now"`
-	Seq         int64     `json:"seq,omitempty" readOnly:"true" doc:"position in the log, set by the store"`
+	Probability float64 `json:"probability,omitempty" minimum:"0" maximum:"1" doc:"of being shown, from the list"`
+	Model       string  `json:"model,omitempty" maxLength:"256" doc:"digest of the model; default: the list's"`
+	List        string  `json:"list,omitempty" maxLength:"256" doc:"id of the list"`
+	Position    int     `json:"position,omitempty" minimum:"0" maximum:"100000" doc:"in the list, from 1"`
+	Surface     string  `json:"surface,omitempty" maxLength:"64" doc:"where the list stood, such as home or mail"`
+	// Placed is 0 where it is unknown.
+	Placed float64 `json:"placed,omitempty" minimum:"0" maximum:"1" doc:"of this position, given the items of the list"`
+	// Candidates is the same in all lists of a source that were chosen from the same targets by the same model.
+	Candidates string    `json:"candidates,omitempty" maxLength:"128" doc:"what the list was chosen from: rule/size/hash"`
+	At         time.Time `json:"at,omitzero" doc:"time of the event; default: now"`
+	Seq        int64     `json:"seq,omitempty" readOnly:"true" doc:"position in the log, set by the store"`
 }
 
 // Result counts the events of one Append: Stored + Duplicate + Spooled + Forgotten is their number.
@@ -103,10 +109,12 @@ type Spooler interface {
 
 // Limits of what is stored. Texts are valid UTF-8 without NUL bytes.
 const (
-	MaxID     = 256    // bytes of an event's ID, its Model and its List
-	MaxNode   = 1024   // bytes of Source and Target
-	MaxAppend = 10_000 // events of one Append
-	MaxPage   = 10_000 // events of one call to Events
+	MaxID         = 256    // bytes of an event's ID, its Model and its List
+	MaxNode       = 1024   // bytes of Source and Target
+	MaxSurface    = 64     // bytes of Surface
+	MaxCandidates = 128    // bytes of Candidates
+	MaxAppend     = 10_000 // events of one Append
+	MaxPage       = 10_000 // events of one call to Events
 
 	MaxPageBytes = 4 << 20 // bytes of the texts of one call to Events
 )
@@ -228,7 +236,8 @@ func (p *page) add(e LogEvent) bool {
 		return false
 	}
 	p.events = append(p.events, e)
-	p.bytes += len(e.ID) + len(e.Source) + len(e.Target) + len(e.Model) + len(e.List)
+	p.bytes += len(e.ID) + len(e.Source) + len(e.Target) + len(e.Model) + len(e.List) + len(e.Surface) +
+		len(e.Candidates)
 	return true
 }
 

@@ -28,6 +28,7 @@ func prepare(events []LogEvent, now func() time.Time) ([]LogEvent, error) {
 		event.At = time.UnixMicro(event.At.UnixMicro()).UTC()
 		event.Seq = 0
 		event.Probability += 0 // of the two zeros only +0: no database need keep them apart
+		event.Placed += 0
 	}
 	return events, nil
 }
@@ -39,7 +40,8 @@ func (e *LogEvent) fault() (name, reason string) {
 		least, most int
 	}{
 		{"ID", e.ID, 1, MaxID}, {"Source", e.Source, 1, MaxNode}, {"Target", e.Target, 1, MaxNode},
-		{"Model", e.Model, 0, MaxID}, {"List", e.List, 0, MaxID},
+		{"Model", e.Model, 0, MaxID}, {"List", e.List, 0, MaxID}, {"Surface", e.Surface, 0, MaxSurface},
+		{"Candidates", e.Candidates, 0, MaxCandidates},
 	} {
 		switch {
 		case len(text.value) < text.least:
@@ -61,6 +63,8 @@ func (e *LogEvent) fault() (name, reason string) {
 		return "Kind", fmt.Sprintf("is %q, want one of %v", kind, Kinds)
 	case !(e.Probability >= 0 && e.Probability <= 1): // so that NaN fails too
 		return "Probability", fmt.Sprintf("is %v, want 0 (unknown) to 1", e.Probability)
+	case !(e.Placed >= 0 && e.Placed <= 1):
+		return "Placed", fmt.Sprintf("is %v, want 0 (unknown) to 1", e.Placed)
 	case e.Position < 0 || e.Position > math.MaxInt32:
 		return "Position", fmt.Sprintf("is %d, want 0 (unknown) to %d", e.Position, math.MaxInt32)
 	case !e.At.IsZero() && (e.At.UTC().Year() < 1970 || e.At.UTC().Year() > 9999):
