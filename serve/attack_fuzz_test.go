@@ -87,15 +87,17 @@ func FuzzRecommendBodies(f *testing.F) {
 	fuzzBody[RecommendRequest](f, "POST", "/api/v1/recommendations",
 		`{"node":"p1","k":3,"seed":1,"explore":0.5,"fields":["FIELD"],"exclude":["p2"],"compare":true,"explain":true}`,
 		`{"node":"p7","k":5,"until":"2051-01-31","linked":true,"diversity":0.5,"seen":false}`,
-		`{"node":"p3","k":2,"log":true,"seed":7}`)
+		`{"node":"p3","k":2,"log":true,"surface":"mail","seed":7}`)
 }
 
 func FuzzEventBodies(f *testing.F) {
 	fuzzBody[eventBatch](f, "POST", "/api/v1/events",
 		`{"events":[{"id":"a","kind":"shown","source":"p1","target":"p2","at":"2026-01-01T00:00:00Z",`+
-			`"probability":0.5,"model":"DIGEST","list":"1-DIGEST-2","position":1}]}`,
+			`"probability":0.5,"model":"DIGEST","list":"1-DIGEST-2","position":1,"surface":"home","placed":0.5,`+
+			`"candidates":"all/12/0123456789ab"}]}`,
 		`{"events":[{"id":"b","kind":"clicked","source":"p1","target":"p2"},`+
-			`{"id":"c","kind":"linked","source":"p1","target":"p2","seq":4}]}`)
+			`{"id":"c","kind":"linked","source":"p1","target":"p2","seq":4},`+
+			`{"id":"d","kind":"dismissed","source":"p1","target":"p2"}]}`)
 }
 
 func FuzzNodeBodies(f *testing.F) {

@@ -218,7 +218,7 @@ func (c *catalogue) apply(calls []*catalogueCall) {
 	overlays := make([]*recommend.Overlay, len(live))
 	for k, e := range live {
 		var err error
-		if overlays[k], err = e.Overlay(c.s.life, e.overlay.Load(), e.changes(changed)); err != nil {
+		if overlays[k], err = e.Overlay(c.s.life, e.view().over, e.changes(changed)); err != nil {
 			fail(err)
 			return
 		}
@@ -229,7 +229,7 @@ func (c *catalogue) apply(calls []*catalogueCall) {
 	}
 	c.state.Store(next)
 	for k, e := range live {
-		e.overlay.Store(overlays[k])
+		e.overlay.Store(&modelOverlay{overlays[k], next.seq})
 	}
 	c.compact()
 }
@@ -295,13 +295,13 @@ func (c *catalogue) erase(names func(id string) bool) (err error) {
 		live := c.s.live.Load().models()
 		overlays := make([]*recommend.Overlay, len(live))
 		for k, e := range live {
-			if overlays[k], err = e.Overlay(c.s.life, e.overlay.Load(), e.changes(changed)); err != nil {
+			if overlays[k], err = e.Overlay(c.s.life, e.view().over, e.changes(changed)); err != nil {
 				return
 			}
 		}
 		c.state.Store(next)
 		for k, e := range live {
-			e.overlay.Store(overlays[k])
+			e.overlay.Store(&modelOverlay{overlays[k], next.seq})
 		}
 		err = c.rewrite()
 		c.unclean = err != nil

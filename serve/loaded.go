@@ -20,17 +20,29 @@ type loadedModel struct {
 	digest    string
 	origin    sample.Origin
 	forgotten *forgotten
-	base      *baseData                         // that it was fitted to
-	overlay   atomic.Pointer[recommend.Overlay] // what has changed since its dataset was made; nil: nothing
+	base      *baseData                    // that it was fitted to
+	overlay   atomic.Pointer[modelOverlay] // nil: nothing has changed since its dataset was made
+}
+
+// modelOverlay is what has changed since the dataset of a model was made, up to a change of the catalogue.
+type modelOverlay struct {
+	over *recommend.Overlay // nil: nothing
+	seq  int64
 }
 
 // modelView is a model with one version of the catalogue, for one request.
 type modelView struct {
 	*loadedModel
-	over *recommend.Overlay
+	modelOverlay
 }
 
-func (e *loadedModel) view() modelView { return modelView{e, e.overlay.Load()} }
+func (e *loadedModel) view() modelView {
+	v := modelView{loadedModel: e}
+	if has := e.overlay.Load(); has != nil {
+		v.modelOverlay = *has
+	}
+	return v
+}
 
 // find returns the place of a node by its id, unless it is removed or forgotten.
 func (v modelView) find(id string) (int32, bool) {
@@ -58,7 +70,8 @@ func (e *loadedModel) changes(nodes []*catalogueNode) []*recommend.NodeChange {
 // goLive lets models answer requests, with the catalogue as it is.
 func (s *Service) goLive(line *deployment) (err error) {
 	s.catalogue.group.Alone(func() {
-		all := s.catalogue.state.Load().sorted()
+		state := s.catalogue.state.Load()
+		all := state.sorted()
 		live := s.live.Load().models()
 		for _, e := range line.models() {
 			if slices.Contains(live, e) { // it has what there is
@@ -70,7 +83,7 @@ func (s *Service) goLive(line *deployment) (err error) {
 					return
 				}
 			}
-			e.overlay.Store(over)
+			e.overlay.Store(&modelOverlay{over, state.seq})
 		}
 		s.live.Store(line)
 	})

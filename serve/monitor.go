@@ -307,6 +307,9 @@ func (w *monitor) follow(ctx context.Context) (more bool, err error) {
 
 // count counts one event. w is locked.
 func (w *monitor) count(e store.LogEvent) {
+	if e.Kind == store.Dismissed {
+		return // rates are of what is wanted
+	}
 	source, known := w.cluster(e.Source)
 	if known {
 		name := e.Model

@@ -60,7 +60,7 @@ func operationName(method, path string) string {
 // apiTags group the operations, in the order of a list's life.
 var apiTags = []*huma.Tag{
 	{Name: "Recommendations", Description: "Lists for a node, a text or a history."},
-	{Name: "Events", Description: "What was shown, clicked and linked."},
+	{Name: "Events", Description: "What was shown, clicked, linked and dismissed."},
 	{Name: "Nodes", Description: "What is recommended, and to whom."},
 	{Name: "Jobs", Description: "Retraining and evaluation in the background."},
 	{Name: "Models", Description: "Which model is live, and how far it can be trusted."},
@@ -104,6 +104,7 @@ var examples = map[string]struct{ request, answer string }{
 		`{"node": "p17", "k": 2, "log": true}`,
 		`{"list": "0c398d55d00ab626-9f2c1a44d0be-5f3a9c01b2d7", "model": "9f2c1a44d0be", "seed": 881470299203155494,
 		"explore": 0.1, "logged": 2, "field": "Biology", "candidates": 238,
+		"candidateSet": "all/238/b41fa3c0d96e",
 		"source": {"rank": 0, "id": "p17", "link": 0, "logit": 0, "propensity": 0, "shown": 0, "correctedRank": 0},
 		"items": [
 		{"rank": 1, "id": "p4", "field": "Biology", "link": 0.41, "logit": -0.36, "propensity": 0.08, "shown": 0.97,

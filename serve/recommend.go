@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -49,6 +50,7 @@ type RecommendRequest struct {
 	Compare   bool     `json:"compare,omitempty" doc:"add the naive model's list"`
 	Explain   bool     `json:"explain,omitempty" doc:"add the reason for each item"`
 	Log       bool     `json:"log,omitempty" doc:"log all items as shown"`
+	Surface   string   `json:"surface,omitempty" doc:"where the list stands, such as home or mail; it is logged"`
 }
 
 // RecommendResponse is a list.
@@ -60,12 +62,14 @@ type RecommendResponse struct {
 	Arm     string  `json:"arm,omitempty" doc:"of an A/B test: a or b"`
 	Logged  int     `json:"logged" doc:"number of items that were logged as shown"`
 
-	Source     recommend.Item   `json:"source" doc:"the node; empty for a new text"`
-	Field      string           `json:"field" doc:"field of the source"`
-	Candidates int              `json:"candidates"`
-	Items      []recommend.Item `json:"items" doc:"shown: the probability that this list has the item"`
-	Naive      []recommend.Item `json:"naive,omitempty" doc:"the naive model's list"`
-	Warnings   []string         `json:"warnings,omitempty"`
+	Source     recommend.Item `json:"source" doc:"the node; empty for a new text"`
+	Field      string         `json:"field" doc:"field of the source"`
+	Candidates int            `json:"candidates"`
+	// CandidateSet names the candidates: the same source and the same text mean the same ones.
+	CandidateSet string           `json:"candidateSet" doc:"candidates, as rule/size/hash; send it with events"`
+	Items        []recommend.Item `json:"items" doc:"shown: the probability that this list has the item"`
+	Naive        []recommend.Item `json:"naive,omitempty" doc:"the naive model's list"`
+	Warnings     []string         `json:"warnings,omitempty"`
 
 	Agreement *recommend.Agreement `json:"agreement,omitempty" doc:"how far the assumptions agree on the list"`
 }
@@ -128,7 +132,9 @@ func (s *Service) Recommend(ctx context.Context, r RecommendRequest) (_ *Recomme
 		return nil, err
 	}
 	q.Source = source
-	q.Exclude = append(q.Exclude, s.forgotten.nodes()...)
+	hidden := s.forgotten.hidden.Load()
+	chosen := r.candidatesHash(current, q, hidden)
+	q.Exclude = append(q.Exclude, hidden.nodes...)
 	if r.Seed != nil {
 		q.Seed = *r.Seed
 	} else {
@@ -142,7 +148,8 @@ func (s *Service) Recommend(ctx context.Context, r RecommendRequest) (_ *Recomme
 	}
 	a := &RecommendResponse{
 		List: newListID(q.Seed, current.digest), Model: current.digest, Seed: q.Seed, Explore: q.Explore, Arm: arm,
-		Source: list.Source, Field: list.Field, Candidates: list.Candidates, Items: list.Items, Naive: list.Naive,
+		Source: list.Source, Field: list.Field, Candidates: list.Candidates,
+		CandidateSet: fmt.Sprintf("all/%d/%s", list.Candidates, chosen), Items: list.Items, Naive: list.Naive,
 		Warnings: append(notes, list.Warnings...), Agreement: list.Agreement,
 	}
 	s.metrics.recommended.Add(float64(len(a.Items)))
@@ -175,11 +182,29 @@ func (s *Service) logShown(ctx context.Context, r RecommendRequest, a *Recommend
 	for k, item := range a.Items {
 		events[k] = store.LogEvent{
 			ID: fmt.Sprintf("%s.%d", a.List, k+1), Kind: store.Shown, Source: source, Target: item.ID,
-			Probability: item.Shown, Model: a.Model, List: a.List, Position: k + 1,
+			Probability: item.Shown, Model: a.Model, List: a.List, Position: k + 1, Surface: r.Surface,
+			Candidates: a.CandidateSet,
 		}
 	}
 	result, err := s.AppendEvents(ctx, events)
 	return result.Stored + result.Duplicate + result.Spooled, err
+}
+
+// candidatesHash is a hash of what decides, beside the source, which targets a list is chosen from: the model, its
+// dataset, what has changed since, and the filters. Who was forgotten counts by number, as this only grows: the hash of
+// an id would tell whom.
+func (r RecommendRequest) candidatesHash(e modelView, q recommend.Query, hidden *hiddenNodes) string {
+	fields, excluded := slices.Sorted(slices.Values(q.Fields)), []string{}
+	for _, id := range r.Exclude {
+		if _, known := e.Find(e.over, id); known {
+			excluded = append(excluded, id)
+		}
+	}
+	slices.Sort(excluded)
+	sum := sha256.New()
+	fmt.Fprintf(sum, "%q %q %d %d %d %d %d %t %q", e.digest, e.origin.Files, e.seq, len(hidden.nodes)+hidden.others,
+		slices.Compact(fields), q.From.Unix(), q.Until.Unix(), q.Linked, slices.Compact(excluded)) // maps are in order
+	return hex.EncodeToString(sum.Sum(nil)[:6])
 }
 
 // AppendEvents stores events. An event without a model gets that of its list. Events of somebody who was forgotten are
@@ -224,6 +249,9 @@ func (r RecommendRequest) query(e modelView, explore float64) (recommend.Query, 
 	}
 	if q.K < 1 || q.K > MaxList {
 		return q, outOfRange("k", q.K, 1, MaxList)
+	}
+	if err := r.surfaceFault(); err != nil {
+		return q, err
 	}
 	if !(r.Diversity >= 0 && r.Diversity <= 1) {
 		return q, outOfRange("diversity", r.Diversity, 0, 1)
@@ -285,6 +313,18 @@ func (r RecommendRequest) query(e modelView, explore float64) (recommend.Query, 
 		}
 	}
 	return q, nil
+}
+
+// surfaceFault says why the log could not have the surface.
+func (r RecommendRequest) surfaceFault() error {
+	switch {
+	case len(r.Surface) > store.MaxSurface:
+		return hint.Wrap(requestError("surface", clip(r.Surface), "has %d bytes", len(r.Surface)), "give at most %d",
+			store.MaxSurface)
+	case !utf8.ValidString(r.Surface) || strings.IndexByte(r.Surface, 0) >= 0:
+		return requestError("surface", nil, "is not UTF-8 or contains a NUL byte")
+	}
+	return nil
 }
 
 // source returns the node or text to recommend to.

@@ -17,6 +17,7 @@ import (
 	"reflect"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -105,6 +106,15 @@ func TestFaults(t *testing.T) {
 			"body.events[0].kind"},
 		{"POST", "/api/v1/events", eventBatch{[]store.LogEvent{{ID: "a", Kind: "shown", Source: "p1", Target: "p2",
 			Probability: 2}}}, 422, "body.events[0].probability"},
+		{"POST", "/api/v1/events", eventBatch{[]store.LogEvent{{ID: "a", Kind: "shown", Source: "p1", Target: "p2",
+			Placed: 2}}}, 422, "body.events[0].placed"},
+		{"POST", "/api/v1/events", eventBatch{[]store.LogEvent{{ID: "a", Kind: "shown", Source: "p1", Target: "p2",
+			Surface: strings.Repeat("x", 65)}}}, 422, "body.events[0].surface"},
+		{"POST", "/api/v1/events", eventBatch{[]store.LogEvent{{ID: "a", Kind: "shown", Source: "p1", Target: "p2",
+			Candidates: strings.Repeat("é", 65)}}}, 422, "body.events[0].candidates"},
+		{"POST", "/api/v1/recommendations", RecommendRequest{Node: "p1", Surface: strings.Repeat("x", 65)}, 422,
+			"surface"},
+		{"POST", "/api/v1/recommendations", RecommendRequest{Node: "p1", Surface: "home\x00"}, 422, "surface"},
 		{"POST", "/api/v1/events",
 			eventBatch{[]store.LogEvent{{ID: "a\x00", Kind: "shown", Source: "p1", Target: "p2"}}}, 422,
 			"body.events[0].id"},
@@ -284,6 +294,112 @@ func TestNodes(t *testing.T) {
 	d := want[NodeDetail](c, 200, "GET", "/api/v1/nodes/p200", nil)
 	if d.ID != "p200" || len(d.LinksTo) != d.Out {
 		t.Errorf("got %+v", d)
+	}
+}
+
+// A list that the service logs has its surface and what it was chosen from, and so has one that a client logs. What was
+// dismissed is stored, and counts neither as shown nor as wanted.
+func TestSurfacesAndDismissals(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	c := client{t: t, h: s.Handler()}
+	logged := want[RecommendResponse](c, 200, "POST", "/api/v1/recommendations",
+		RecommendRequest{Node: "p100", K: 3, Log: true, Surface: "mail"})
+	sent := c.list("node=p101&k=2")
+	batch := shownEvents(&sent)
+	for k := range batch.Events {
+		e := &batch.Events[k]
+		e.Surface, e.Placed, e.Candidates = "home", .5, sent.CandidateSet
+	}
+	batch.Events = append(batch.Events, about(sent, 0, store.Dismissed, "no"))
+	want[store.Result](c, 200, "POST", "/api/v1/events", batch)
+	page := want[EventPage](c, 200, "GET", "/api/v1/events", nil)
+	if len(page.Events) != 6 || page.Events[5].Kind != store.Dismissed {
+		t.Fatalf("got %+v", page.Events)
+	}
+	for k, e := range page.Events[:5] {
+		surface, placed, candidates := "mail", 0., logged.CandidateSet
+		if k > 2 {
+			surface, placed, candidates = "home", .5, sent.CandidateSet
+		}
+		if e.Surface != surface || e.Placed != placed || e.Candidates != candidates {
+			t.Errorf("event %d: %+v", k, e)
+		}
+	}
+	settle(t, s)
+	s.monitor.mu.Lock()
+	defer s.monitor.mu.Unlock()
+	if counted := s.monitor.Models[sent.Model]; counted.Shown != 5 || counted.Clicked+counted.Linked != 0 ||
+		*counted.Sources["p101"] != [3]int32{2} {
+		t.Errorf("counted %+v", counted)
+	}
+}
+
+// The name of the candidates is the same as long as they are, for every source, and another whenever something decides
+// otherwise which they are.
+func TestCandidateSet(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	form := regexp.MustCompile(`^all/(\d+)/([0-9a-f]{12})$`)
+	hash := func(r RecommendRequest) string {
+		t.Helper()
+		a, err := s.Recommend(t.Context(), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		parts := form.FindStringSubmatch(a.CandidateSet)
+		if parts == nil || parts[1] != strconv.Itoa(a.Candidates) {
+			t.Fatalf("%q of %d candidates", a.CandidateSet, a.Candidates)
+		}
+		return parts[2]
+	}
+	all := hash(RecommendRequest{Node: "p100"})
+	one := uint64(1)
+	for _, r := range []RecommendRequest{{Node: "p101"}, {Node: "p100", K: 3, Diversity: .5},
+		{Node: "p100", Seed: &one}, {Node: "p100", Exclude: []string{"nobody"}},
+		{Node: "p100", Surface: "home", Log: true}} {
+		if got := hash(r); got != all {
+			t.Errorf("%+v: %s, not %s", r, got, all)
+		}
+	}
+	filters := map[string]string{all: "nothing"}
+	first, second := s.Graph().FieldName(1), s.Graph().FieldName(2)
+	for name, r := range map[string]RecommendRequest{
+		"field": {Fields: []string{first}}, "other field": {Fields: []string{second}},
+		"fields": {Fields: []string{first, second}}, "from": {From: "1900"}, "until": {Until: "2100"},
+		"linked": {Linked: true}, "exclude": {Exclude: []string{"p3"}}, "more": {Exclude: []string{"p3", "p7"}},
+		"others": {Exclude: []string{"p37"}},
+	} {
+		r.Node = "p100"
+		got := hash(r)
+		if other, found := filters[got]; found {
+			t.Errorf("%s and %s are both %s", name, other, got)
+		}
+		filters[got] = name
+		slices.Reverse(r.Exclude)
+		slices.Reverse(r.Fields)
+		r.Exclude, r.Fields = append(r.Exclude, r.Exclude...), append(r.Fields, r.Fields...)
+		if again := hash(r); again != got {
+			t.Errorf("%s: %s in another order, which was %s", name, again, got)
+		}
+	}
+	c := client{t: t, h: s.Handler()}
+	vector := make([]float32, s.Graph().Vectors().Dim())
+	vector[0] = 1
+	for _, change := range []func(){
+		func() { want[CatalogueResult](c, 200, "PUT", "/api/v1/nodes/new", NodeInput{Vector: &vector}) },
+		func() {
+			if _, err := s.Forget(t.Context(), "p3"); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		change()
+		got := hash(RecommendRequest{Node: "p100"})
+		if other, found := filters[got]; found {
+			t.Errorf("after a change the same as with %s", other)
+		}
+		filters[got] = "a change"
 	}
 }
 

@@ -18,8 +18,34 @@ import (
 // versionedFiles are the files of the state that have a version.
 var versionedFiles = []string{"models/registry.json", "jobs.json", "watch.json", "events.db"}
 
-// asBefore turns a state folder into what the version before would have written: no file but the event log has a
-// version, jobs are a list, and the log has no table of what was compacted. It returns the files.
+// logAsBefore turns the event log of a state folder into what an earlier version would have written: the second has no
+// surface, place probability and candidates, the first no table of what was compacted either.
+func logAsBefore(t testing.TB, folder string, version int) {
+	t.Helper()
+	db, err := sql.Open("sqlite", filepath.Join(folder, "events.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	undo := ""
+	if version == 1 {
+		undo = `DROP TABLE names; DROP TABLE compacted; DROP TABLE clock; DROP TABLE arrivals;`
+	}
+	for _, table := range []string{"events", "compacted"}[:version] {
+		for _, column := range []string{"surface", "placed", "candidates"} {
+			undo += fmt.Sprintf(`ALTER TABLE %s DROP COLUMN %s;`, table, column)
+		}
+	}
+	if _, err := db.Exec(undo + fmt.Sprintf(`PRAGMA user_version = %d; VACUUM; PRAGMA wal_checkpoint(TRUNCATE)`,
+		version)); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// asBefore turns a state folder into what the first version would have written: no file but the event log has a
+// version, and jobs are a list. It returns the files.
 func asBefore(t testing.TB, folder string) map[string][]byte {
 	t.Helper()
 	for _, name := range versionedFiles[:3] {
@@ -43,19 +69,10 @@ func asBefore(t testing.TB, folder string) map[string][]byte {
 			t.Fatal(err)
 		}
 	}
-	db, err := sql.Open("sqlite", filepath.Join(folder, "events.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := db.Exec(`DROP TABLE names; DROP TABLE compacted; DROP TABLE clock; DROP TABLE arrivals;
-		PRAGMA user_version = 1; VACUUM; PRAGMA wal_checkpoint(TRUNCATE)`); err != nil {
-		t.Fatal(err)
-	}
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
+	logAsBefore(t, folder, 1)
 	files := map[string][]byte{}
 	for _, name := range versionedFiles {
+		var err error
 		if files[name], err = os.ReadFile(filepath.Join(folder, name)); err != nil {
 			t.Fatal(err)
 		}
@@ -86,8 +103,48 @@ func usedFolder(t testing.TB) string {
 	return s.o.State
 }
 
-// The state of the version before is opened with all that is in it, and copies of its files stay. With these copies in
-// their places the version before goes on, and this version can follow again.
+// The log of the version before is opened with all that is in it, and what it did not know is empty. A copy of it
+// stays, with which that version goes on.
+func TestLogOfTheVersionBefore(t *testing.T) {
+	t.Parallel()
+	racetest.Skip(t, "TestJobsSurviveARestart opens and closes the like")
+	folder := usedFolder(t)
+	logAsBefore(t, folder, 2)
+	for range 2 {
+		s, err := Open(t.Context(), Options{Folder: folder})
+		if err != nil {
+			t.Fatal(err)
+		}
+		events, err := s.Events(t.Context(), 0, 10_000)
+		if err != nil || len(events.Events) != 413 {
+			t.Errorf("%d events, %v", len(events.Events), err)
+		}
+		for _, e := range events.Events {
+			if e.Surface != "" || e.Placed != 0 || e.Candidates != "" || e.Source == "" || e.Model == "" {
+				t.Fatalf("got %+v", e)
+			}
+		}
+		a, err := s.Recommend(t.Context(), RecommendRequest{Node: "p140", K: 1, Log: true, Surface: "home"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		last, err := s.Events(t.Context(), 413, 10)
+		if err != nil || len(last.Events) != 1 || last.Events[0].Surface != "home" ||
+			last.Events[0].Candidates != a.CandidateSet {
+			t.Errorf("%v, %+v", err, last)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		// As docs/service.md says.
+		if err := os.Rename(filepath.Join(folder, "events.db.v2"), filepath.Join(folder, "events.db")); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// The state of the first version is opened with all that is in it, and copies of its files stay. With these copies in
+// their places that version goes on, and this one can follow again.
 func TestStateOfTheVersionBefore(t *testing.T) {
 	t.Parallel()
 	racetest.Skip(t, "TestJobsSurviveARestart opens and closes the like")

@@ -133,8 +133,9 @@ func randomEvent(r *rand.Rand, ids int) store.LogEvent {
 		Surface:    []string{"", "home", short(store.MaxSurface)}[r.IntN(3)],
 		Placed:     []float64{0, 1, r.Float64()}[r.IntN(3)],
 		Candidates: []string{"", "all/12/0123456789ab", short(store.MaxCandidates)}[r.IntN(3)],
-		At:         time.Unix(r.Int64N(4_000_000_000), r.Int64N(1e9)).In(time.FixedZone("somewhere", r.IntN(24*3600)-12*3600)),
-		Seq:        r.Int64(), // must be ignored
+		At: time.Unix(r.Int64N(4_000_000_000), r.Int64N(1e9)).In(
+			time.FixedZone("somewhere", r.IntN(24*3600)-12*3600)),
+		Seq: r.Int64(), // must be ignored
 	}
 }
 

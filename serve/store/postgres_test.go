@@ -463,7 +463,8 @@ func TestPostgresOfTheVersionBefore(t *testing.T) {
 		DELETE FROM unseen_events WHERE seq = 2;
 		INSERT INTO unseen_events VALUES (5, '', '', '', '', 0, '', '', 0, to_timestamp(0))`)
 	log = p.open(t, store.Options{})
-	m.append([]store.LogEvent{{ID: "four", Kind: store.Linked, Source: "c", Target: "b", List: "l", At: time.Unix(4, 0)}})
+	m.append([]store.LogEvent{{ID: "four", Kind: store.Linked, Source: "c", Target: "b", List: "l",
+		At: time.Unix(4, 0)}})
 	m.events[1].ID, m.events[1].Model, m.seq = "", "m", 5
 	compareKept(t, log, m, 2)
 }

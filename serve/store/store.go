@@ -41,9 +41,9 @@ type LogEvent struct {
 	Position    int     `json:"position,omitempty" minimum:"0" maximum:"100000" doc:"in the list, from 1"`
 	Surface     string  `json:"surface,omitempty" maxLength:"64" doc:"where the list stood, such as home or mail"`
 	// Placed is 0 where it is unknown.
-	Placed float64 `json:"placed,omitempty" minimum:"0" maximum:"1" doc:"of this position, given the items of the list"`
+	Placed float64 `json:"placed,omitempty" minimum:"0" maximum:"1" doc:"probability of its position, given the items"`
 	// Candidates is the same in all lists of a source that were chosen from the same targets by the same model.
-	Candidates string    `json:"candidates,omitempty" maxLength:"128" doc:"what the list was chosen from: rule/size/hash"`
+	Candidates string    `json:"candidates,omitempty" maxLength:"128" doc:"the list's candidates, as rule/size/hash"`
 	At         time.Time `json:"at,omitzero" doc:"time of the event; default: now"`
 	Seq        int64     `json:"seq,omitempty" readOnly:"true" doc:"position in the log, set by the store"`
 }
