@@ -58,9 +58,10 @@ func ReadLists(ctx context.Context, log store.Store, after int64, g *graph.Graph
 			out.Lists[n].Items = append(out.Lists[n].Items, evaluate.LoggedItem{Target: j})
 			out.Linked = out.Linked || g.HasLink(i, j)
 		}
-		if item := &out.Lists[n].Items[k]; event.Kind == store.Shown {
+		switch item := &out.Lists[n].Items[k]; event.Kind {
+		case store.Shown:
 			item.Probability, item.Place = event.Probability, event.Position
-		} else {
+		case store.Clicked, store.Linked:
 			item.Wanted = true
 		}
 	}

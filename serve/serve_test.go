@@ -326,6 +326,10 @@ func TestSurfacesAndDismissals(t *testing.T) {
 			t.Errorf("event %d: %+v", k, e)
 		}
 	}
+	lists, err := ReadLists(t.Context(), s.events, 0, s.Graph(), s.Graph().Index)
+	if err != nil || len(lists.Lists) != 2 || len(lists.Lists[1].Items) != 2 || lists.Lists[1].Items[0].Wanted {
+		t.Errorf("%v: read the lists %+v", err, lists)
+	}
 	settle(t, s)
 	s.monitor.mu.Lock()
 	defer s.monitor.mu.Unlock()
