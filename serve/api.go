@@ -131,7 +131,8 @@ func add[I, O any](r registrar, scope Scope, pattern, summary string, do func(co
 		}
 		found, known := r.s.problem(err)
 		if !known {
-			r.s.o.Log.Error("request failed", "request", requestID(ctx), "operation", op.OperationID, "error", err)
+			r.s.o.Log.ErrorContext(ctx, "request failed", "request", requestID(ctx), "operation", op.OperationID,
+				"error", err)
 		}
 		if found.wait > 0 {
 			return nil, huma.ErrorWithHeaders(found, http.Header{"Retry-After": {found.retryAfter()}})
@@ -483,7 +484,9 @@ func (s *Service) Events(ctx context.Context, after int64, limit int) (_ EventPa
 		return EventPage{}, err
 	}
 	defer leave()
-	events, err := s.events.Events(ctx, after, limit)
+	reading, span := s.span(ctx, "store")
+	events, err := s.events.Events(reading, after, limit)
+	endSpan(span, err)
 	if err != nil {
 		return EventPage{}, err
 	}

@@ -321,7 +321,9 @@ func (s *Service) instrument(pages *site, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := time.Now()
 		c := &caller{id: clientRequestID(r), operation: "other", decoded: func() {}}
-		r = r.WithContext(context.WithValue(r.Context(), callerKey{}, c))
+		ctx, span := s.requestSpan(r)
+		ctx = context.WithValue(ctx, callerKey{}, c)
+		r = r.WithContext(ctx)
 		r.Body = http.MaxBytesReader(w, r.Body, s.bodyLimit(r.URL.Path))
 		record := &recorder{ResponseWriter: w, html: prefersHTML(r)}
 		h := w.Header()
@@ -339,7 +341,7 @@ func (s *Service) instrument(pages *site, next http.Handler) http.Handler {
 					panic(p)
 				}
 				s.metrics.panics.Inc()
-				s.o.Log.Error("request failed: panic", "request", c.id, "panic", fmt.Sprint(p), "stack",
+				s.o.Log.ErrorContext(ctx, "request failed: panic", "request", c.id, "panic", fmt.Sprint(p), "stack",
 					string(debug.Stack()))
 				if record.status == 0 {
 					newProblem(http.StatusInternalServerError, errInternal).write(record, c.id)
@@ -352,8 +354,9 @@ func (s *Service) instrument(pages *site, next http.Handler) http.Handler {
 			took := time.Since(began)
 			s.metrics.requests.WithLabelValues(c.operation, strconv.Itoa(status)).Inc()
 			s.metrics.seconds.WithLabelValues(c.operation).Observe(took.Seconds())
-			s.o.Log.Debug("request", "request", c.id, "token", c.token, "method", r.Method, "operation", c.operation,
-				"status", status, "took", took)
+			s.o.Log.DebugContext(ctx, "request", "request", c.id, "token", c.token, "method", r.Method, "operation",
+				c.operation, "status", status, "took", took)
+			endRequest(span, r.Method, c, status)
 		}()
 		next.ServeHTTP(record, r)
 	})

@@ -195,7 +195,8 @@ func (p *site) errorText(r *http.Request, err error) (int, string) {
 	if found, known := p.s.problem(err); known {
 		return found.Status, found.Detail
 	}
-	p.s.o.Log.Error("page failed", "request", requestID(r.Context()), "path", clip(r.URL.Path), "error", err)
+	p.s.o.Log.ErrorContext(r.Context(), "page failed", "request", requestID(r.Context()), "path", clip(r.URL.Path),
+		"error", err)
 	return http.StatusInternalServerError, "Internal error. The service's log has the details under request " +
 		requestID(r.Context())
 }

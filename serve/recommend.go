@@ -142,7 +142,9 @@ func (s *Service) Recommend(ctx context.Context, r RecommendRequest) (_ *Recomme
 		crand.Read(raw[:])
 		q.Seed = binary.LittleEndian.Uint64(raw[:]) >> 11 // 53 bits: exact in every JSON parser
 	}
-	list, err := current.Top(ctx, q)
+	searching, span := s.span(ctx, "search")
+	list, err := current.Top(searching, q)
+	endSpan(span, err)
 	if err != nil {
 		return nil, err
 	}
@@ -227,7 +229,9 @@ func (s *Service) AppendEvents(ctx context.Context, events []store.LogEvent) (_ 
 	}
 	s.forgotten.appends.RLock()
 	events, dropped := s.forgotten.keep(events)
-	result, err := s.events.Append(ctx, events)
+	storing, span := s.span(ctx, "store")
+	result, err := s.events.Append(storing, events)
+	endSpan(span, err)
 	s.forgotten.appends.RUnlock()
 	if err != nil {
 		return result, err

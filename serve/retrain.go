@@ -26,8 +26,13 @@ import (
 )
 
 // perform performs a job.
-func (s *Service) perform(ctx context.Context, r JobRequest, update func(func(*Job))) error {
-	report := func(e progress.Event) { update(func(j *Job) { j.report(e) }) }
+func (s *Service) perform(ctx context.Context, r JobRequest, update func(func(*Job))) (err error) {
+	spans := phases{s: s, ctx: ctx}
+	defer func() { spans.end(err) }()
+	report := func(e progress.Event) {
+		spans.enter(e.Phase)
+		update(func(j *Job) { j.report(e) })
+	}
 	switch r.Kind {
 	case "retrain":
 		return s.retrain(ctx, r, report, update)
@@ -231,7 +236,7 @@ func (s *Service) retrain(ctx context.Context, r JobRequest, report progress.Fun
 		return err
 	}
 	passed := !slices.ContainsFunc(entry.Checks, func(c Check) bool { return !c.Passed })
-	deployed, err := s.promote(next, entry, passed && !r.TrainOnly)
+	deployed, err := s.promote(ctx, next, entry, passed && !r.TrainOnly)
 	if err != nil {
 		return err
 	}
@@ -269,7 +274,8 @@ func settingsOf(m model.Model, method string) (fit.Settings, string, error) {
 }
 
 // promote registers a model and deploys it if serve is set. Requests in progress keep the model they began with.
-func (s *Service) promote(next *loadedModel, entry ModelEntry, serve bool) (serves bool, err error) {
+func (s *Service) promote(ctx context.Context, next *loadedModel, entry ModelEntry, serve bool) (serves bool,
+	err error) {
 	s.jobs.swap.Lock()
 	defer s.jobs.swap.Unlock()
 	line := *s.live.Load()
@@ -289,7 +295,7 @@ func (s *Service) promote(next *loadedModel, entry ModelEntry, serve bool) (serv
 	if err := s.goLive(&line); err != nil {
 		return false, err
 	}
-	s.o.Log.Info("deployed a model", "model", next.digest, "method", entry.Method, "parent", entry.Parent)
+	s.o.Log.InfoContext(ctx, "deployed a model", "model", next.digest, "method", entry.Method, "parent", entry.Parent)
 	return true, nil
 }
 
@@ -335,7 +341,7 @@ func (s *Service) Deploy(ctx context.Context, digest string) (_ ModelEntry, err 
 	if err := s.goLive(&deployment{current: next}); err != nil {
 		return ModelEntry{}, err
 	}
-	s.o.Log.Info("deployed a model", "model", next.digest, "method", entry.Method)
+	s.o.Log.InfoContext(ctx, "deployed a model", "model", next.digest, "method", entry.Method)
 	return entry, nil
 }
 

@@ -15,6 +15,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"unseen/dataset"
 	"unseen/engine"
 	"unseen/graph"
@@ -61,6 +63,9 @@ type Options struct {
 	// Origins are the origins of other sites whose pages may use the API, such as https://shop.example. They get the
 	// rights of the tokens that they send, never those of a visitor's cookie; without Tokens they may do everything.
 	Origins []string
+
+	// Traces gets the spans of requests and jobs; nil: none are made. Then log lines within one have its trace too.
+	Traces trace.TracerProvider
 
 	Engine engine.Engine    // that scores, trains and judges; nil means engine.CPU with one thread for each request
 	Log    *slog.Logger     // nil: nothing is logged
@@ -141,19 +146,28 @@ func (o Options) withDefaults() (Options, error) {
 		return o, err
 	}
 	o.Origins = origins
+	o.equip()
+	return o, nil
+}
+
+// equip gives a service the log and the clock that it was not given.
+func (o *Options) equip() {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Traces != nil {
+		o.Log = slog.New(tracedLog{o.Log.Handler()})
 	}
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	return o, nil
 }
 
 // Service recommends, logs events and retrains. It is safe for concurrent use, and may be closed while it is in use:
 // then calls return ErrClosed.
 type Service struct {
 	o           Options
+	tracer      trace.Tracer // nil: none
 	net         *network.Network
 	texts       bool // recommends for new texts
 	models      *registry
@@ -219,6 +233,9 @@ func Open(ctx context.Context, o Options) (_ *Service, err error) {
 	}
 	s := &Service{o: o, gate: newGate(o.Concurrent, o.Waiting), lanes: newLanes(), metrics: newMetrics(),
 		release: release}
+	if o.Traces != nil {
+		s.tracer = o.Traces.Tracer("unseen/serve")
+	}
 	s.life, s.stop = context.WithCancel(context.WithoutCancel(ctx))
 	defer func() {
 		if err != nil {
@@ -304,20 +321,22 @@ func (s *Service) startBackground() {
 }
 
 // runJob performs a job and logs its start and its end.
-func (s *Service) runJob(ctx context.Context, r JobRequest, update func(func(*Job))) error {
+func (s *Service) runJob(ctx context.Context, r JobRequest, update func(func(*Job))) (err error) {
+	ctx, span := s.span(ctx, "job "+r.Kind)
+	defer func() { endSpan(span, err) }()
 	var attributes []any
 	update(func(j *Job) { attributes = []any{"job", j.ID, "kind", j.Kind, "method", r.Method} })
-	s.o.Log.Info("job started", attributes...)
+	s.o.Log.InfoContext(ctx, "job started", attributes...)
 	began := time.Now()
-	err := s.perform(ctx, r, update)
+	err = s.perform(ctx, r, update)
 	attributes = append(attributes, "took", time.Since(began).Round(time.Millisecond))
 	switch {
 	case err == nil:
-		s.o.Log.Info("job done", attributes...)
+		s.o.Log.InfoContext(ctx, "job done", attributes...)
 	case ctx.Err() != nil:
-		s.o.Log.Info("job stopped", attributes...)
+		s.o.Log.InfoContext(ctx, "job stopped", attributes...)
 	default:
-		s.o.Log.Warn("job failed", append(attributes, "error", err)...)
+		s.o.Log.WarnContext(ctx, "job failed", append(attributes, "error", err)...)
 	}
 	return err
 }

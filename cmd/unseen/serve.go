@@ -24,6 +24,7 @@ type serveFlags struct {
 	listen         serve.ServerOptions
 	explore        float64
 	tokens         string
+	traces         string
 	verbose, quiet bool
 }
 
@@ -98,10 +99,12 @@ can read. After Ctrl-C, requests in progress may finish.`,
 	flags.Float64Var(&f.options.Rate, "rate", 200, "requests per second for each token")
 	flags.IntVar(&f.options.Concurrent, "concurrent", 0, "concurrent recommendations (default: two per processor)")
 	flags.DurationVar(&f.listen.Drain, "drain", 10*time.Second, "time for requests to finish after Ctrl-C")
+	flags.StringVar(&f.traces, "traces", "",
+		"send OpenTelemetry traces to this `address`, such as http://127.0.0.1:4318")
 	flags.BoolVar(&f.verbose, "verbose", false, "log every request")
 	flags.BoolVar(&f.quiet, "quiet", false, "log only warnings")
 	completeFlags(cmd, nil, "listen", "prefix", "store", "explore", "keep", "keep-events", "retrain-every",
-		"retrain-after", "rate", "concurrent", "drain", "cors-origin")
+		"retrain-after", "rate", "concurrent", "drain", "cors-origin", "traces")
 	cmd.AddCommand(newServeToken())
 	return cmd
 }
@@ -159,7 +162,7 @@ func (f *serveFlags) check(retrainAfter bool) error {
 	case f.options.Concurrent < 0:
 		return usagef("--concurrent is %d; give at least 1, or leave it out", f.options.Concurrent)
 	}
-	return nil
+	return checkTraces(f.traces)
 }
 
 func runServe(cmd *cobra.Command, f serveFlags) error {
@@ -187,6 +190,14 @@ func runServe(cmd *cobra.Command, f serveFlags) error {
 	}
 	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM)
 	defer stop()
+	if f.traces != "" {
+		provider, send, err := startTraces(ctx, f.traces, o.Log)
+		if err != nil {
+			return err
+		}
+		defer send()
+		o.Traces = provider
+	}
 	s, err := serve.Open(ctx, o)
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%w; unseen demo writes one to try", err)
