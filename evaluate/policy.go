@@ -85,9 +85,9 @@ type PolicyValue struct {
 	// Effective is (Σ W)²/Σ W², W being the weights of a context added up.
 	Effective float64  `json:"effective" doc:"number of contexts of equal weight that would say as much"`
 	Support   float64  `json:"support" doc:"share of what the policy shows that the log could show; about 1 if all"`
-	Contexts  int      `json:"contexts"`
-	Lists     int      `json:"lists"`
-	Items     int      `json:"items"`
+	Contexts  int      `json:"contexts" doc:"whose lists they are; the independent units"`
+	Lists     int      `json:"lists" doc:"number of lists"`
+	Items     int      `json:"items" doc:"number of shown items"`
 	Outcomes  float64  `json:"outcomes" doc:"of all items, added up"`
 	Warnings  []string `json:"warnings,omitempty"`
 }
@@ -237,6 +237,9 @@ func newPolicyTotals(lists []PolicyList) (*policyTotals, error) {
 		c := scales[k%policyFolds]
 		t.direct[k] += c * expected(l)
 		each(l, func(_ PolicyItem, w, r, q float64) { t.residuals[k] += w * (r - c*q) })
+	}
+	if t.items == 0 {
+		return nil, fmt.Errorf("%w: %d lists without an item", ErrEmpty, len(lists))
 	}
 	if !(total(t.lengths) > 0) {
 		return nil, fmt.Errorf("%w: the policy shows nothing in any of %d lists", ErrEmpty, len(lists))

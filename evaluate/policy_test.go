@@ -181,7 +181,8 @@ func TestValuePolicyRefuses(t *testing.T) {
 		}
 	}
 	for name, lists := range map[string][]PolicyList{
-		"none": nil, "one context": {{Length: 1, Items: []PolicyItem{good}}},
+		"none": nil, "no item": {{Context: 1, Length: 1}, {Context: 2, Length: 1}},
+		"one context":   {{Length: 1, Items: []PolicyItem{good}}},
 		"nothing shown": {{Context: 1, Items: []PolicyItem{good}}, {Context: 2, Items: []PolicyItem{good}}},
 	} {
 		if _, err := ValuePolicy(lists); !errors.Is(err, ErrEmpty) {

@@ -29,6 +29,7 @@ type Policy struct {
 	K       int     // items of a list; 0 means as many as the logged list has
 	Explore float64 // share of the places that are drawn, as in Query
 	Linked  bool    // items that the source links to already may be shown
+	Exclude []int32 // never these, but for what a list has
 	// ByPlace says that the log has the probability of an item at its place, rather than in the list.
 	ByPlace bool
 	// Examination is the probability that a reader looks at a place, from the first on; further places have the last.
@@ -172,7 +173,7 @@ type plan struct {
 }
 
 func (r *Recommender) plan(room *room, i int32, k int, lists []evaluate.LoggedList, of []int, p Policy) (*plan, error) {
-	r.candidates(room, Query{Source: r.Node(i), Linked: p.Linked})
+	r.candidates(room, Query{Source: r.Node(i), Linked: p.Linked, Exclude: p.Exclude})
 	for _, n := range of {
 		for _, item := range lists[n].Items {
 			room.kept = append(room.kept, item.Target)

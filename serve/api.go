@@ -645,9 +645,17 @@ func (s *Service) StartJob(r JobRequest) (_ Job, err error) {
 				"give one of %s", strings.Join(slices.Sorted(maps.Keys(fit.Methods())), ", "))
 		}
 	case "evaluate":
-		r.Method = "" // has no meaning here
+		r.Method, r.Rule = "", "" // have no meaning here
+	case "value":
+		r.Method = ""
+		if !slices.Contains([]recommend.Rule{"", recommend.ByModel, recommend.ByPopular, recommend.ByUniform},
+			recommend.Rule(r.Rule)) {
+			return Job{}, hint.Wrap(requestError("rule", clip(r.Rule), "is not a rule of lists"),
+				"give %s, %s or %s", recommend.ByModel, recommend.ByPopular, recommend.ByUniform)
+		}
 	default:
-		return Job{}, hint.Wrap(requestError("kind", clip(r.Kind), "is not a kind of job"), "give retrain or evaluate")
+		return Job{}, hint.Wrap(requestError("kind", clip(r.Kind), "is not a kind of job"),
+			"give retrain, evaluate or value")
 	}
 	if r.Keep {
 		s.deprecated("keep", "trainOnly")

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"unseen/evaluate"
 	"unseen/hint"
 	"unseen/internal/atomicfile"
 )
@@ -33,7 +34,7 @@ const (
 // Job is background work. One runs at a time, on one thread of low priority.
 type Job struct {
 	ID       string      `json:"id"`
-	Kind     string      `json:"kind" enum:"retrain,evaluate" doc:"kind of job"`
+	Kind     string      `json:"kind" enum:"retrain,evaluate,value" doc:"kind of job"`
 	Request  JobRequest  `json:"request" doc:"the request that started it"`
 	Order    *JobRequest `json:"order,omitempty" deprecated:"true" doc:"old name of request"`
 	State    JobState    `json:"state" enum:"queued,running,done,failed,cancelled"`
@@ -49,18 +50,24 @@ type Job struct {
 	Deployed bool        `json:"deployed,omitempty" doc:"the new model went live"`
 	Serves   bool        `json:"serves,omitempty" deprecated:"true" doc:"old name of deployed"`
 	Checks   []Check     `json:"checks,omitempty"`
-	Latest   *CurvePoint `json:"latest,omitempty" doc:"last point of its curve"`
+
+	Value   *evaluate.PolicyValue `json:"value,omitempty" doc:"of a job of this kind: worth by the log, or why not"`
+	Message string                `json:"message,omitempty" doc:"the value in words"`
+
+	Latest *CurvePoint `json:"latest,omitempty" doc:"last point of its curve"`
 
 	curve []CurvePoint
 }
 
 // JobRequest describes a job.
 type JobRequest struct {
-	// Kind is retrain, to learn from the dataset and the log, or evaluate, to measure a model on held-out pairs.
-	Kind      string `json:"kind" enum:"retrain,evaluate" doc:"retrain on the dataset and the log, or evaluate a model"`
+	// Kind is retrain, to learn from the dataset and the log, evaluate, to measure a model on held-out pairs, or value,
+	// to say by the log what a model would be worth if it were live.
+	Kind      string `json:"kind" enum:"retrain,evaluate,value" doc:"retrain, evaluate, or value by the log"`
 	Method    string `json:"method,omitempty" maxLength:"64" doc:"retrain: method; default: that of the live model"`
 	TrainOnly bool   `json:"trainOnly,omitempty" doc:"retrain: train without deploying"`
-	Model     string `json:"model,omitempty" maxLength:"64" doc:"evaluate: digest; default: the live model"`
+	Model     string `json:"model,omitempty" maxLength:"64" doc:"evaluate, value: digest; default: the live model"`
+	Rule      string `json:"rule,omitempty" enum:"model,popular,uniform" doc:"value: rule of lists; default: the model"`
 	// Keep is the old name of TrainOnly.
 	Keep bool `json:"keep,omitempty" deprecated:"true" doc:"old name of trainOnly"`
 }

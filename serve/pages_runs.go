@@ -10,6 +10,7 @@ import (
 
 	"unseen/fit"
 	"unseen/progress"
+	"unseen/recommend"
 )
 
 // runs registers the page for operators: training, models, A/B tests.
@@ -25,7 +26,8 @@ func (p *site) runs() {
 	})
 	p.change("POST /runs/jobs", "page-start-job", func(r *http.Request) (string, error) {
 		job, err := s.StartJob(JobRequest{Kind: r.PostFormValue("kind"), Method: r.PostFormValue("method"),
-			TrainOnly: r.PostFormValue("trainOnly") != "", Model: r.PostFormValue("model")})
+			TrainOnly: r.PostFormValue("trainOnly") != "", Model: r.PostFormValue("model"),
+			Rule: r.PostFormValue("rule")})
 		return "queued&job=" + job.ID, err
 	})
 	p.change("POST /runs/jobs/{id}/cancel", "page-cancel-job", func(r *http.Request) (string, error) {
@@ -112,6 +114,8 @@ type modelRow struct {
 	Current, Tested bool
 	Risk            *fit.Judgement // R_AP, if it was evaluated
 	Span            span
+	Worth           string // by the log, if it was valued
+	ValuedBy        string // that job
 }
 
 // armRow is a model's clicks per shown item.
@@ -158,6 +162,7 @@ func (p *site) runsPage(r *http.Request) (*runsPage, error) {
 		if err != nil {
 			return nil, err
 		}
+		row.Worth, row.ValuedBy = worth(out.Jobs, entry.Digest)
 		if v != nil && v.Panel != nil {
 			risk := reportedRow(v.Panel).Risk
 			row.Risk = &risk
@@ -178,6 +183,22 @@ func (p *site) runsPage(r *http.Request) (*runsPage, error) {
 	}
 	out.compare(reg)
 	return out, nil
+}
+
+// worth says what the last job that valued a model by the log found, and which job that was.
+func worth(jobs []Job, digest string) (words, id string) {
+	for _, j := range jobs { // the latest first
+		v := j.Value
+		if v == nil || j.Model != digest || j.Request.Rule != "" && j.Request.Rule != string(recommend.ByModel) {
+			continue
+		}
+		if v.Reason != "" {
+			return "cannot be said", j.ID
+		}
+		d := v.Difference
+		return fmt.Sprintf("%s: %+.2f (%+.2f to %+.2f)", v.Verdict, 100*d.Estimate, 100*d.Lower, 100*d.Upper), j.ID
+	}
+	return "", ""
 }
 
 // compare adds the clicks of the models of the A/B test.

@@ -38,6 +38,8 @@ func (s *Service) perform(ctx context.Context, r JobRequest, update func(func(*J
 		return s.retrain(ctx, r, report, update)
 	case "evaluate":
 		return s.evaluate(ctx, r, report, update)
+	case "value":
+		return s.value(ctx, r, report, update)
 	}
 	return fmt.Errorf("unknown kind of job %q", r.Kind)
 }

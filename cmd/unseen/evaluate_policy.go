@@ -133,7 +133,7 @@ type policyReport struct {
 	Explore  float64   `json:"explore"`
 	Examined []float64 `json:"examination,omitempty"`
 	By       string    `json:"probability"` // list or place
-	Sentence string    `json:"sentence"`
+	Message  string    `json:"message"`
 	*evaluate.PolicyValue
 }
 
@@ -160,7 +160,7 @@ func runPolicy(ctx context.Context, f evaluateFlags, t *display) (*policyReport,
 		return nil, fmt.Errorf("%s: %w", p.log, err)
 	}
 	out.Warnings = append(warnings, out.Warnings...)
-	out.Sentence = out.PolicyValue.Sentence(out.Policy)
+	out.Message = out.PolicyValue.Sentence(out.Policy)
 	if f.output != "" {
 		err = atomicfile.Write(f.output, func(w io.Writer) error { return printJSON(w, out) })
 	}
@@ -415,7 +415,7 @@ func printPolicy(w io.Writer, r *policyReport, output string) error {
 	}
 	fmt.Fprintf(&b, "\nEffective contexts %.0f; the log could show %.0f%% of what the policy shows\n", r.Effective,
 		100*r.Support)
-	b.WriteString("\n" + plain(r.Sentence))
+	b.WriteString("\n" + plain(r.Message))
 	for _, warning := range r.Warnings {
 		b.WriteString("\n" + wrap("warning: "+warning))
 	}

@@ -39,7 +39,7 @@ func shownTable(rows int) string {
 
 // policyJSON is what the tests read of the value of a policy.
 type policyJSON struct {
-	Policy, Verdict, Reason, Sentence, Probability string
+	Policy, Verdict, Reason, Message, Probability string
 	Lists, Contexts, Items                         int
 	Effective, Support                             float64
 	Estimates                                      []struct {
@@ -97,7 +97,7 @@ func TestEvaluatePolicyByColumn(t *testing.T) {
 	for _, name := range []string{"shown.csv", "shown.jsonl", "shown.parquet"} {
 		v := valued(t, "--log", path(name), "--policy", "column:better")
 		if v.Verdict != "better" || v.Lists != 2000 || v.Contexts != 2000 || len(v.Estimates) != 3 ||
-			v.Probability != "place" || !strings.HasPrefix(v.Sentence, "column:better is better than what") {
+			v.Probability != "place" || !strings.HasPrefix(v.Message, "column:better is better than what") {
 			t.Errorf("%s: %+v", name, v)
 		}
 		for _, e := range v.Estimates {
