@@ -255,3 +255,29 @@ func ExampleBootstrap() {
 	fmt.Printf("%.2f (%.2f to %.2f)\n", bands[0].Value, bands[0].Lower, bands[0].Upper)
 	// Output: 0.40 (0.25 to 0.55)
 }
+
+// A log shows one of two items in half of the lists each. A policy that shows the better one in four of five lists
+// would be worth more.
+func ExampleValuePolicy() {
+	var lists []evaluate.PolicyList
+	for reader := range 1000 {
+		item := evaluate.PolicyItem{Logged: .5, Target: .2}
+		if reader%2 == 0 { // the better one, which two of five readers click
+			item.Target = .8
+			if reader%5 < 2 {
+				item.Outcome = 1
+			}
+		}
+		lists = append(lists, evaluate.PolicyList{Context: reader, Length: 1, Items: []evaluate.PolicyItem{item}})
+	}
+	v, err := evaluate.ValuePolicy(lists)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Printf("%.0f effective contexts of %d\n", v.Effective, v.Contexts)
+	fmt.Println(v.Sentence("The policy"))
+	// Output:
+	// 735 effective contexts of 1000
+	// The policy is better than what the log did: +12.00 outcomes per 100 shown items (+10.65 to +13.70).
+}

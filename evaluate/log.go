@@ -28,6 +28,7 @@ type LoggedItem struct {
 	Probability float64 // with which a list like this one has it and it is seen
 	Wanted      bool    // clicked or linked
 	Place       int     // in the list, from 1; 0 where it is unknown
+	Placed      float64 // probability of its place, given the items of the list; 0 where it is unknown
 }
 
 // LogRisk is the true risk of a model by what a service showed with known probabilities: the mean log-loss over

@@ -282,30 +282,46 @@ func (m *plan) follow(c int, places []float64) {
 	f := &pursuit{length: m.length, states: make([]float64, size), next: make([]float64, size)}
 	f.states[standsWorse*m.length] = 1 // nobody, with nothing
 	held, taken, total := 0., 0, 0.
+	begun, run := 0., [standsItself + 1]float64{} // what was held when a run of duels began, and who came since
+	end := func() {
+		if held > begun {
+			f.run(begun/held, run, held)
+		}
+		begun, run = held, [standsItself + 1]float64{}
+	}
 	for i, b := range m.chances {
 		total += b
 		sum := held + b
-		f.comes, f.passed = standsWorse, i >= c
+		comes := standsWorse
 		switch {
 		case i == c:
-			f.comes = standsItself
+			comes = standsItself
 		case m.ranks[i] < m.ranks[c]:
-			f.comes = standsBetter
+			comes = standsBetter
 		}
 		switch {
-		case b == 0:
 		case sum < 1:
-			f.duel(false, 1-b/sum, b/sum)
+			run[comes] += b
 			held = sum
+			f.passed = f.passed || i == c
 		case b >= 1:
-			f.each(func(stands int) { f.move(stands, f.comes, stands, 1) })
+			end()
+			f.passed = f.passed || i == c
+			f.each(func(stands int) { f.move(stands, comes, stands, 1) })
 			taken++
 		default:
-			f.duel(true, (1-held)/(2-sum), (1-b)/(2-sum))
+			end()
+			f.passed = f.passed || i == c
+			f.each(func(stands int) {
+				f.move(stands, comes, stands, (1-held)/(2-sum))
+				f.move(stands, stands, comes, (1-b)/(2-sum))
+			})
 			held = sum - 1
+			begun = held
 			taken++
 		}
 	}
+	end()
 	if held > 0 && taken < int(math.Round(total)) { // the last one standing is taken
 		f.each(func(stands int) { f.move(stands, stands, takenThenWorse, 1) })
 	}
@@ -323,7 +339,6 @@ func (m *plan) follow(c int, places []float64) {
 type pursuit struct {
 	length       int
 	states, next []float64 // probabilities by who stands and how many better ones were taken
-	comes        int       // who comes
 	passed       bool      // the candidate has come
 }
 
@@ -336,16 +351,14 @@ func (f *pursuit) each(move func(stands int)) {
 	f.states, f.next = f.next, f.states
 }
 
-// duel is one between who stands and who comes, with the chances that either is left standing. The other one is taken,
-// or out.
-func (f *pursuit) duel(taken bool, stays, leaves float64) {
+// run is a run of duels in which nobody is taken: who stood stays with a chance, or somebody of those who came stands,
+// in proportion to what they have.
+func (f *pursuit) run(stays float64, came [standsItself + 1]float64, held float64) {
 	f.each(func(stands int) {
-		first, second := f.comes, stands
-		if !taken {
-			first, second = -1, -1
+		f.move(stands, -1, stands, stays)
+		for who, has := range came {
+			f.move(stands, -1, who, has/held)
 		}
-		f.move(stands, first, stands, stays)
-		f.move(stands, second, f.comes, leaves)
 	})
 }
 

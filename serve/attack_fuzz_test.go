@@ -113,7 +113,7 @@ func FuzzNodePatches(f *testing.F) {
 
 func FuzzJobBodies(f *testing.F) {
 	fuzzBody[JobRequest](f, "POST", "/api/v1/jobs", `{"kind":"retrain","method":"naive","trainOnly":true}`,
-		`{"kind":"evaluate","model":"DIGEST"}`)
+		`{"kind":"evaluate","model":"DIGEST"}`, `{"kind":"value","model":"DIGEST","rule":"popular"}`)
 }
 
 func FuzzABTestBodies(f *testing.F) {

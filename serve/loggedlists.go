@@ -60,12 +60,25 @@ func ReadLists(ctx context.Context, log store.Store, after int64, g *graph.Graph
 		}
 		switch item := &out.Lists[n].Items[k]; event.Kind {
 		case store.Shown:
-			item.Probability, item.Place = event.Probability, event.Position
+			item.Probability, item.Place, item.Placed = event.Probability, event.Position, event.Placed
 		case store.Clicked, store.Linked:
 			item.Wanted = true
 		}
 	}
 	return out, nil
+}
+
+// ByPlace makes the probabilities of items in a list those of items at their place.
+func (l *LoggedLists) ByPlace() {
+	for _, list := range l.Lists {
+		for k := range list.Items {
+			if item := &list.Items[k]; item.Place > 0 {
+				item.Probability *= item.Placed
+			} else {
+				item.Probability = 0
+			}
+		}
+	}
 }
 
 // Known leaves out the lists with items of unknown probability, and returns how many there were.

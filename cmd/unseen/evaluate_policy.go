@@ -223,12 +223,13 @@ func (p *policyFlags) read(ctx context.Context, g *graph.Graph, t *display) (lis
 		return nil, "", nil, err
 	}
 	defer log.Close()
-	if p.probability == "place" {
-		return nil, "", nil, usagef("--probability is place, and an event log has that of a list; leave it out")
-	}
 	read, err := serve.ReadLists(ctx, log, 0, g, g.Index)
 	if err != nil {
 		return nil, "", nil, err
+	}
+	if by = "list"; p.probability == "place" {
+		by = p.probability
+		read.ByPlace()
 	}
 	total := len(read.Lists)
 	if unknown := read.Known(); unknown > 0 {
@@ -243,7 +244,7 @@ func (p *policyFlags) read(ctx context.Context, g *graph.Graph, t *display) (lis
 		warnings = append(warnings, fmt.Sprintf("the log has more than %s lists; the later ones are left out",
 			amount.Text(len(read.Lists))))
 	}
-	return read.Lists, "list", warnings, nil
+	return read.Lists, by, warnings, nil
 }
 
 // eventLog returns the path of the event log, if the path is one or a folder with one.

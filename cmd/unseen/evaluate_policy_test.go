@@ -40,9 +40,9 @@ func shownTable(rows int) string {
 // policyJSON is what the tests read of the value of a policy.
 type policyJSON struct {
 	Policy, Verdict, Reason, Message, Probability string
-	Lists, Contexts, Items                         int
-	Effective, Support                             float64
-	Estimates                                      []struct {
+	Lists, Contexts, Items                        int
+	Effective, Support                            float64
+	Estimates                                     []struct {
 		Name         string
 		Estimate     float64
 		Lower, Upper float64
@@ -178,6 +178,11 @@ func TestEvaluatePolicyByEvents(t *testing.T) {
 	if len(same.Estimates) != 3 || same.Estimates[2] != v.Estimates[2] {
 		t.Errorf("%+v by the table, %+v by the events", same, v)
 	}
+	// its places follow from its items, so that a policy that explores less puts some where the log never does
+	placed := valued(t, dir, "--log", folder, "--policy", path, "--probability", "place")
+	if placed.Probability != "place" || placed.Lists != 1200 || placed.Support >= v.Support {
+		t.Errorf("by place %+v, by list %+v", placed, v)
+	}
 	for _, rule := range []string{"popular", "uniform"} {
 		v := valued(t, dir, "--log", folder, "--policy", rule, "--examination", "1,.7,.5")
 		if v.Policy != rule || v.Effective == 0 {
@@ -201,7 +206,7 @@ func logLists(t *testing.T, r *recommend.Recommender, log store.Store) string {
 		var events []store.LogEvent
 		for rank, item := range list.Items {
 			e := store.LogEvent{ID: fmt.Sprintf("%d.%d", k, rank), Kind: store.Shown, Source: r.Graph().ID(i),
-				Target: item.ID, Probability: item.Shown, List: fmt.Sprint(k), Position: rank + 1}
+				Target: item.ID, Probability: item.Shown, List: fmt.Sprint(k), Position: rank + 1, Placed: 1}
 			events = append(events, e)
 			clicked := rng.Float64() < .05+.9*item.Link
 			if clicked {
