@@ -451,7 +451,7 @@ type eventBatch struct {
 	Events []store.LogEvent `json:"events" minItems:"1" maxItems:"10000" nullable:"false"`
 }
 
-func (s *Service) postEvents(ctx context.Context, in *body[eventBatch]) (*body[store.Result], error) {
+func (s *Service) postEvents(ctx context.Context, in *body[eventBatch]) (*body[EventResult], error) {
 	result, err := s.AppendEvents(ctx, in.Body.Events)
 	return respond(result), err
 }

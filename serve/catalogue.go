@@ -633,6 +633,7 @@ type CatalogueResult struct {
 	Unchanged int `json:"unchanged" doc:"nodes that were so already"`
 	// WithoutVector are in no list before their text has a word that the encoder knows.
 	WithoutVector int `json:"withoutVector,omitempty" doc:"nodes whose text has no word that the encoder knows"`
+	Adopted       int `json:"adopted,omitempty" doc:"events that waited for these nodes and are in the log now"`
 }
 
 // PutNodes adds nodes to the catalogue or replaces them. When it returns, they survive kill -9, and lists have them. It
@@ -653,7 +654,7 @@ func (s *Service) RemoveNodes(ctx context.Context, ids []string) (CatalogueResul
 }
 
 func (s *Service) changeNodes(ctx context.Context, call *catalogueCall) (_ CatalogueResult, err error) {
-	_, end, err := s.begin(ctx)
+	ctx, end, err := s.begin(ctx)
 	if err != nil {
 		return CatalogueResult{}, err
 	}
@@ -672,5 +673,17 @@ func (s *Service) changeNodes(ctx context.Context, call *catalogueCall) (_ Catal
 			return CatalogueResult{}, err
 		}
 	}
-	return s.catalogue.change(call)
+	out, err := s.catalogue.change(call)
+	if err != nil || len(call.changes) == 0 {
+		return out, err
+	}
+	ids := make([]string, len(call.changes))
+	for k, n := range call.changes {
+		ids[k] = n.ID
+	}
+	adopted, err := s.adopt(ctx, ids)
+	if out.Adopted = adopted; err != nil { // the change is made; the next one of the node tries it again
+		s.o.Log.Warn("events that waited for their nodes still wait", "error", err)
+	}
+	return out, nil
 }

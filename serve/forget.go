@@ -421,7 +421,7 @@ func (s *Service) eraseForgotten(ctx context.Context) error {
 	if len(places) == 0 {
 		return nil
 	}
-	if err := s.catalogue.erase(names); err != nil {
+	if err := errors.Join(s.catalogue.erase(names), s.waiting.erase(names)); err != nil {
 		return err
 	}
 	events, err := s.events.Erase(ctx, names)

@@ -247,9 +247,12 @@ func checkTraining(t testing.TB, s *Service, upTo int64) {
 func TestForgetOthers(t *testing.T) {
 	t.Parallel()
 	s := openSomebodys(t, t.TempDir())
-	if _, err := s.AppendEvents(t.Context(), []store.LogEvent{
-		{ID: "1", Kind: store.Shown, Source: "stranger", Target: "p1"},
-		{ID: "2", Kind: store.Shown, Source: "strangers", Target: "p1"}}); err != nil {
+	strangers := []store.LogEvent{{ID: "1", Kind: store.Shown, Source: "stranger", Target: "p1"},
+		{ID: "2", Kind: store.Shown, Source: "strangers", Target: "p1"}}
+	if _, err := s.events.Append(t.Context(), strangers); err != nil { // of a dataset that was replaced
+		t.Fatal(err)
+	}
+	if _, err := s.AppendEvents(t.Context(), strangers); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 { // again is no error
@@ -260,6 +263,9 @@ func TestForgetOthers(t *testing.T) {
 	events, err := s.Events(t.Context(), 0, 10)
 	if err != nil || len(events.Events) != 1 || events.Events[0].Source != "strangers" {
 		t.Errorf("%+v, %v", events, err)
+	}
+	if n := s.waiting.count(); n != 1 {
+		t.Errorf("%d events wait", n)
 	}
 	if result, err := s.AppendEvents(t.Context(), []store.LogEvent{{ID: "1", Kind: store.Shown, Source: "stranger",
 		Target: "p1"}}); err != nil || result.Forgotten != 1 {

@@ -338,7 +338,7 @@ func (w *monitor) cluster(source string) (key string, known bool) {
 	if i, ok := e.find(source); ok {
 		return e.id(i), true // the graph's text: the event's may be a part of a larger one
 	}
-	for _, kind := range []string{textSource, historySource} {
+	for _, kind := range givenNames {
 		if hash, ok := strings.CutPrefix(source, kind); ok && len(hash) == 16 {
 			if n, err := strconv.ParseUint(hash, 16, 64); err == nil {
 				return fmt.Sprintf("%s%02x", kind, n%maxTexts), true

@@ -169,6 +169,8 @@ const (
 	historySource = "history:"
 )
 
+var givenNames = []string{textSource, historySource}
+
 // logShown logs all items of a list as shown.
 func (s *Service) logShown(ctx context.Context, r RecommendRequest, a *RecommendResponse) (int, error) {
 	source := r.Node
@@ -210,11 +212,11 @@ func (r RecommendRequest) candidatesHash(e modelView, q recommend.Query, hidden 
 }
 
 // AppendEvents stores events. An event without a model gets that of its list. Events of somebody who was forgotten are
-// left out.
-func (s *Service) AppendEvents(ctx context.Context, events []store.LogEvent) (_ store.Result, err error) {
+// left out, and those about unknown ids wait for their nodes.
+func (s *Service) AppendEvents(ctx context.Context, events []store.LogEvent) (_ EventResult, err error) {
 	ctx, end, err := s.begin(ctx)
 	if err != nil {
-		return store.Result{}, err
+		return EventResult{}, err
 	}
 	defer end(&err)
 	for k := range events {
@@ -227,16 +229,35 @@ func (s *Service) AppendEvents(ctx context.Context, events []store.LogEvent) (_ 
 			}
 		}
 	}
-	s.forgotten.appends.RLock()
-	events, dropped := s.forgotten.keep(events)
-	storing, span := s.span(ctx, "store")
-	result, err := s.events.Append(storing, events)
-	endSpan(span, err)
-	s.forgotten.appends.RUnlock()
-	if err != nil {
-		return result, err
+	known, waiting, unknown := s.setApart(events)
+	if waiting != nil { // an invalid event is named by its place among all
+		if _, err := store.Check(events, s.o.Now); err != nil {
+			return EventResult{}, err
+		}
 	}
-	result.Forgotten = dropped
+	s.forgotten.appends.RLock()
+	defer s.forgotten.appends.RUnlock()
+	events, dropped := s.forgotten.keep(known)
+	waiting, others := s.forgotten.keep(waiting)
+	var result EventResult
+	if len(waiting) > 0 {
+		if waiting, err = store.Check(waiting, s.o.Now); err != nil {
+			return EventResult{}, err
+		}
+		call := &waitingCall{events: waiting, err: errors.New("the events were interrupted")}
+		if s.waiting.group.Add(call); call.err != nil {
+			return EventResult{}, call.err
+		}
+		result.Waiting, result.Unknown = len(waiting)-call.duplicate, unknown
+	}
+	storing, span := s.span(ctx, "store")
+	result.Result, err = s.events.Append(storing, events)
+	endSpan(span, err)
+	if err != nil {
+		return EventResult{}, err
+	}
+	result.Forgotten = dropped + others
+	result.Duplicate += len(waiting) - result.Waiting
 	for _, e := range events {
 		s.metrics.events.WithLabelValues(string(e.Kind)).Inc()
 	}

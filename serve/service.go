@@ -181,6 +181,7 @@ type Service struct {
 	audit       *auditLog
 	forgotten   *forgotten
 	catalogue   *catalogue
+	waiting     *waitingEvents
 	bridgeCache bridgeCache
 	datasets    *datasets
 	oldNames    sync.Map // deprecated names that were used
@@ -268,6 +269,9 @@ func Open(ctx context.Context, o Options) (_ *Service, err error) {
 	if s.catalogue, err = openCatalogue(filepath.Join(o.State, "catalogue.log"), s); err != nil {
 		return nil, err
 	}
+	if s.waiting, err = openWaiting(filepath.Join(o.State, "waiting.log")); err != nil {
+		return nil, err
+	}
 	if s.models, err = openRegistry(filepath.Join(o.State, "models"), o.Keep); err != nil {
 		return nil, err
 	}
@@ -295,6 +299,9 @@ func Open(ctx context.Context, o Options) (_ *Service, err error) {
 	s.monitor.prune()
 	if s.jobs, err = openJobs(filepath.Join(o.State, "jobs.json"), o.Now, o.Log); err != nil {
 		return nil, err
+	}
+	if _, err := s.adopt(ctx, nil); err != nil { // of nodes that came with another dataset, or before a crash
+		o.Log.Warn("events that waited for their nodes still wait", "error", err)
 	}
 	s.startBackground()
 	s.ready.Store(true)
@@ -432,6 +439,9 @@ func (s *Service) close() error {
 	}
 	if s.catalogue != nil {
 		errs = append(errs, s.catalogue.file.Close())
+	}
+	if s.waiting != nil && s.waiting.file != nil {
+		errs = append(errs, s.waiting.file.Close())
 	}
 	switch {
 	case s.datasets != nil:

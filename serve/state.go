@@ -25,7 +25,7 @@ var (
 	stateFolders = []string{"models", "catalogue"}
 	stateFiles   = []string{"unseen.lock", "events.db", "events.db-*", "events.db.*", "events.spool", "audit.log",
 		"audit.log.*", "jobs.json", "jobs.json.*", "watch.json", "watch.json.*", "forgotten.json",
-		"catalogue.log", "models/*",
+		"catalogue.log", "waiting.log", "models/*",
 		"catalogue/*", "catalogue/*/*"}
 )
 

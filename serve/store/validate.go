@@ -9,6 +9,9 @@ import (
 	"unicode/utf8"
 )
 
+// Check returns a copy of the events as Append would store them, or the first invalid one.
+func Check(events []LogEvent, now func() time.Time) ([]LogEvent, error) { return prepare(events, now) }
+
 // prepare returns a copy of the events as they will be stored, or the first invalid one. The limits are those of
 // the strictest store, so that a log can be moved from one to another.
 func prepare(events []LogEvent, now func() time.Time) ([]LogEvent, error) {
