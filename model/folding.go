@@ -21,7 +21,9 @@ type Folding struct {
 // SourceHistory is what is known of a new source.
 type SourceHistory struct {
 	Linked []int32 // targets that it links to
-	Shown  []int32 // targets that it was shown and does not link to
+	// Weights say how much each of Linked counts; nil means 1.
+	Weights []float32
+	Shown   []int32 // targets that it was shown and does not link to
 	// Exposure is π̂ of every target of the nodes, in their order: with this probability one of the others was shown.
 	// nil means 1, as a naive model has it; at 0 the others do not count.
 	Exposure []float32
@@ -54,12 +56,19 @@ func (m *Factors) Folding(params []float32, precision float64) (*Folding, error)
 // Query sets q and the offsets, one per field, as [Factors.Query] does, for the source with a history: at the minimum
 // over its factors u and effect b_i of
 //
-//	−Σ_linked log ŷ_j − Σ_shown log(1 − ŷ_j) − Σ_others log(1 − π̂_j·ŷ_j) + ½p‖u‖² + ½·SourcePrecision·b_i²,
+//	−Σ_linked w_j·log ŷ_j − Σ_shown log(1 − ŷ_j) − Σ_others log(1 − π̂_j·ŷ_j) + ½p‖u‖² + ½·SourcePrecision·b_i²,
 //
 // by Newton steps.
 func (f *Folding) Query(q, offsets []float32, h SourceHistory) error {
 	m := f.model
 	outcome := make([]int8, m.targets.count) // 0 of the others
+	var weights []float32                    // by target
+	if h.Weights != nil {
+		if len(h.Weights) != len(h.Linked) {
+			return fmt.Errorf("%w: %d weights of %d linked targets", ErrShape, len(h.Weights), len(h.Linked))
+		}
+		weights = make([]float32, m.targets.count)
+	}
 	for _, part := range []struct {
 		nodes []int32
 		value int8
@@ -74,7 +83,11 @@ func (f *Folding) Query(q, offsets []float32, h SourceHistory) error {
 	if h.Exposure != nil && len(h.Exposure) != m.targets.count {
 		return fmt.Errorf("%w: π̂ of %d targets, of %d", ErrShape, len(h.Exposure), m.targets.count)
 	}
+	for k, w := range h.Weights {
+		weights[m.targets.of(h.Linked[k])] += w
+	}
 	s := newFold(f, outcome, h.Exposure)
+	s.weights = weights
 	defer s.close()
 	const steps, enough = 20, 1e-3
 	value := s.evaluate(s.at)
@@ -114,6 +127,7 @@ type fold struct {
 	*Folding
 	outcome        []int8
 	exposure       []float32
+	weights        []float32 // of linked targets; nil means 1
 	at, next, move []float64 // u and b_i
 	room           *kern.Scratch
 	query, z       []float32
@@ -158,8 +172,12 @@ func (s *fold) evaluate(at []float64) (value float64) {
 		p, lost := y[j], float64(loss[j])
 		switch {
 		case outcome > 0:
-			value += lost - float64(s.z[j])
-			s.slope[j], s.weight[j] = p-1, p*(1-p)
+			w := float32(1)
+			if s.weights != nil {
+				w = s.weights[j]
+			}
+			value += float64(w) * (lost - float64(s.z[j]))
+			s.slope[j], s.weight[j] = w*(p-1), w*p*(1-p)
 		case outcome < 0 || s.exposure == nil:
 			value += lost
 			s.slope[j], s.weight[j] = p, p*(1-p)

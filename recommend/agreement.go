@@ -65,6 +65,9 @@ const (
 
 // agreement compares the members over the best candidates, best first.
 func (r *Recommender) agreement(q Query, pool []int32) *Agreement {
+	if q.Source.anybody { // a mean of readers is no reader to agree about
+		return nil
+	}
 	out := &Agreement{Members: len(r.members), Of: min(q.K, agreementFirst, len(pool))}
 	times := make([]int, len(pool)) // that a candidate is among a member's first
 	order := make([]int, len(pool))

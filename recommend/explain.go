@@ -105,7 +105,16 @@ func (r *Recommender) explain(s Source, item Item) (*Explanation, error) {
 
 // explainLink takes z apart: shared words where they are known, else the components of the vectors.
 func (r *Recommender) explainLink(s Source, item Item) (*Explanation, error) {
+	if s.anybody {
+		return &Explanation{Value: item.Logit, Message: fmt.Sprintf("its logit: ŷ is the mean of %d readers, whatever "+
+			"they were shown", min(readers, len(r.g.Sources())))}, nil
+	}
 	out := &Explanation{Value: item.Logit, Message: "its logit z, the sum of"}
+	if s.parts != nil {
+		parts, sum := r.explainSeeds(s, item)
+		out.Children = append(parts, &Explanation{Value: item.Logit - sum, Message: "the intercept: links are rare"})
+		return out, nil
+	}
 	kind := r.model.Link.Kind()
 	if !model.NeedsVectors(kind) {
 		out.Children = r.explainFactors(s, item)

@@ -18,6 +18,12 @@ import (
 // from its history. Without a field, which nil means, it gets the most common one of the sources
 // that link to the same targets.
 func (r *Recommender) History(ctx context.Context, linked, shown []int32, field *uint16) (Source, error) {
+	return r.WeightedHistory(ctx, linked, nil, shown, field)
+}
+
+// WeightedHistory is History of which every link counts by its weight; nil means 1.
+func (r *Recommender) WeightedHistory(ctx context.Context, linked []int32, weights []float32, shown []int32,
+	field *uint16) (Source, error) {
 	if err := r.open(); err != nil {
 		return Source{}, err
 	}
@@ -51,14 +57,22 @@ func (r *Recommender) History(ctx context.Context, linked, shown []int32, field 
 			break
 		}
 	}
+	h := model.SourceHistory{Linked: linked, Weights: weights, Shown: shown}
 	var err error
-	if s.folded.published, err = r.fold(ctx, r.model, r.published, s, shown); err != nil {
+	if s.folded.published, err = r.fold(ctx, r.model, r.published, s, h); err != nil {
 		return Source{}, err
 	}
 	if r.baseline.folding != nil {
-		s.folded.baseline, err = r.fold(ctx, *r.naive, r.baseline, s, shown)
+		s.folded.baseline, err = r.fold(ctx, *r.naive, r.baseline, s, h)
 	}
 	return s, err
+}
+
+// LinkedTo returns the source with other links: places that are left out of its lists.
+func (s Source) LinkedTo(places []int32) Source {
+	s.linked, s.relinked = slices.Clone(places), true
+	slices.Sort(s.linked)
+	return s
 }
 
 // fieldOfLinks guesses the field of a source by what it links to.
@@ -108,9 +122,8 @@ func foldingOf(m model.Model) (*model.Folding, error) {
 
 // fold finds the query of a source with a history by one model. Targets that are not in the history count as the method
 // took them in training.
-func (r *Recommender) fold(ctx context.Context, m model.Model, by ranking, s Source, shown []int32) (
+func (r *Recommender) fold(ctx context.Context, m model.Model, by ranking, s Source, h model.SourceHistory) (
 	q engine.SearchQuery, err error) {
-	h := model.SourceHistory{Linked: s.folded.linked, Shown: shown}
 	switch {
 	case m.Method == fit.ShownOnly:
 		h.Exposure = make([]float32, len(r.g.Targets()))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"unseen/encode"
@@ -58,6 +59,8 @@ type extraNode struct {
 	like   int32 // target of the graph with the same π̂
 	judged bool  // the link model has a row for it
 	same   bool  // as a source it is that of the graph
+	// The logits of its mean ŷ in the lower half, as Recommender.means has them; 0: not asked for yet.
+	means *[3]atomic.Uint64
 }
 
 // mostDead is how many dead places are not worth copying the others for.
@@ -101,7 +104,7 @@ func (o *Overlay) add(ctx context.Context, c *NodeChange) error {
 		}
 		return nil
 	}
-	e := extraNode{NodeChange: c, base: base}
+	e := extraNode{NodeChange: c, base: base, means: new([3]atomic.Uint64)}
 	var err error
 	if e.field, err = r.GuessField(ctx, c); err != nil {
 		return err
@@ -356,10 +359,7 @@ func (r *Recommender) scoreExtra(z []float32, by ranking, q engine.SearchQuery, 
 	if o.count() == 0 {
 		return
 	}
-	rows := o.rows
-	if r.naive != nil && by.rows == r.baseline.rows && r.baseline.rows != r.ranker.rows {
-		rows = o.naive
-	}
+	rows := o.rowsOf(by)
 	m, err := kern.View(rows, len(o.extra), len(q.Vector), len(q.Vector))
 	if err != nil {
 		panic(err) // the shapes are this package's own
@@ -372,6 +372,14 @@ func (r *Recommender) scoreExtra(z []float32, by ranking, q engine.SearchQuery, 
 			z[k] += by.Slope * by.Popularity[e.base]
 		}
 	}
+}
+
+// rowsOf returns the rows that a ranking multiplies queries with.
+func (o *Overlay) rowsOf(by ranking) []float32 {
+	if r := o.r; r.naive != nil && by.rows == r.baseline.rows && r.baseline.rows != r.ranker.rows {
+		return o.naive
+	}
+	return o.rows
 }
 
 // likeTargets are nodes of the graph with the π̂ of some places.

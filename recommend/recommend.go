@@ -92,6 +92,8 @@ type Recommender struct {
 	// found when they are first needed: fields by name, and targets that new ones of a field are like in π̂
 	fieldsByName func() map[string]uint16
 	standIns     func() []int32
+	meansMu      sync.Mutex
+	means        [3]*meanScores // by the ranker, the published and the naive model; nil: not asked for yet
 }
 
 // New makes a recommender. The graph must be the one that the model was fitted to, or one with the same fields
@@ -219,13 +221,15 @@ type Source struct {
 	linked []int32  // what it links to, ascending, if relinked
 	// relinked: that is not what the graph says
 	relinked bool
+	parts    []seedPart // that a vector is the sum of
+	anybody  bool
 }
 
 // Node is a source of the graph.
 func (r *Recommender) Node(i int32) Source { return Source{known: true, node: i} }
 
 // New reports whether the source is not a node of the graph.
-func (s Source) New() bool { return s.vector != nil || s.folded != nil }
+func (s Source) New() bool { return s.vector != nil || s.folded != nil || s.anybody }
 
 // Index returns the node, or −1 of a new source and of the zero Source, which is none.
 func (s Source) Index() int32 {

@@ -37,6 +37,9 @@ func (r *Recommender) scoreAll(ctx context.Context, room *room, s Source) error 
 	if r.members == nil {
 		return r.score(ctx, room.scores, r.ranker, s)
 	}
+	if s.anybody {
+		return cmp.Or(r.score(ctx, room.scores, r.ranker, s), r.score(ctx, room.links, r.published, s))
+	}
 	n := r.g.Len()
 	own, _ := r.query(r.ranker, s) // members are inner products
 	published, _ := r.query(r.published, s)
@@ -53,6 +56,9 @@ func (r *Recommender) scoreAll(ctx context.Context, room *room, s Source) error 
 
 // score sets what a ranker makes of every node for a source.
 func (r *Recommender) score(ctx context.Context, z []float32, by ranking, s Source) error {
+	if s.anybody && by.rows != nil {
+		return r.scoreAnybody(ctx, z, by, s.over)
+	}
 	if q, ok := r.query(by, s); ok {
 		_, err := r.engine.TopK(ctx, engine.TargetSearch{Targets: by.rows, Fields: r.nodes.Fields,
 			Values: by.Popularity, Queries: []engine.SearchQuery{q}, Scores: z[:r.g.Len()]})

@@ -87,7 +87,9 @@ func FuzzRecommendBodies(f *testing.F) {
 	fuzzBody[RecommendRequest](f, "POST", "/api/v1/recommendations",
 		`{"node":"p1","k":3,"seed":1,"explore":0.5,"fields":["FIELD"],"exclude":["p2"],"compare":true,"explain":true}`,
 		`{"node":"p7","k":5,"until":"2051-01-31","linked":true,"diversity":0.5,"seen":false}`,
-		`{"node":"p3","k":2,"log":true,"surface":"mail","seed":7}`)
+		`{"node":"p3","k":2,"log":true,"surface":"mail","seed":7}`,
+		`{"history":["p3","p4"],"weights":[1,0.5],"k":2}`, `{"nodes":["p3","p4"],"weights":[1,2],"k":2}`,
+		`{"anybody":true,"k":2,"exclude":["p1"]}`)
 }
 
 func FuzzEventBodies(f *testing.F) {

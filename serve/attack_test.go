@@ -325,7 +325,7 @@ func TestAttackInventedNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, limit := range map[string]int64{"watch.json": 1 << 20, "events.db": 1 << 20,
-		"waiting.log": 3 * maxWaitingBytes} {
+		"waiting.log": 2 * maxWaitingBytes} {
 		info, err := os.Stat(filepath.Join(folder, name))
 		if err != nil && !os.IsNotExist(err) || err == nil && info.Size() > limit {
 			t.Errorf("%s: %v, %v", name, err, info)
@@ -420,7 +420,7 @@ func TestAttackGrowth(t *testing.T) {
 				batch = append(batch, store.LogEvent{ID: fmt.Sprint("long", n, "-", k), Kind: store.Shown, Source: long,
 					Target: long})
 			}
-			if _, err := s.AppendEvents(t.Context(), batch); err != nil {
+			if _, err := s.events.Append(t.Context(), batch); err != nil {
 				t.Fatal(err)
 			}
 		}

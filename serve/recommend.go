@@ -16,6 +16,7 @@ import (
 	"unseen/encode"
 	"unseen/graph"
 	"unseen/hint"
+	"unseen/model"
 	"unseen/recommend"
 	"unseen/serve/store"
 )
@@ -34,8 +35,12 @@ type RecommendRequest struct {
 	Title string `json:"title,omitempty" doc:"title of the new text"`
 	Field string `json:"field,omitempty" doc:"field of the new text or person; default: guessed"`
 
-	History []string `json:"history,omitempty" doc:"ids that a new person links to, instead of a node; needs factors"`
-	Shown   []string `json:"shown,omitempty" doc:"ids that the new person was shown and did not link to"`
+	// History is folded into learned factors; of a model over vectors its z is the mean of those of its items.
+	History []string  `json:"history,omitempty" doc:"ids that a new person links to, or has read, instead of a node"`
+	Shown   []string  `json:"shown,omitempty" doc:"ids that the person was shown and did not link to; needs factors"`
+	Nodes   []string  `json:"nodes,omitempty" doc:"ids of several nodes to recommend to at once, instead of a node"`
+	Weights []float64 `json:"weights,omitempty" doc:"how much each id of history or nodes counts; default: 1 each"`
+	Anybody bool      `json:"anybody,omitempty" doc:"for somebody unknown: by the mean ŷ of all readers, not by clicks"`
 
 	K         int      `json:"k,omitempty" doc:"number of items; default 10"`
 	Fields    []string `json:"fields,omitempty" doc:"only targets of these fields"`
@@ -112,17 +117,19 @@ func (s *Service) Recommend(ctx context.Context, r RecommendRequest) (_ *Recomme
 	}
 	defer leave()
 	ways := 0
-	for _, given := range []bool{r.Node != "", r.Text != "" || r.Title != "", r.History != nil} {
+	for _, given := range []bool{r.Node != "", r.Text != "" || r.Title != "", r.History != nil, r.Nodes != nil,
+		r.Anybody} {
 		if given {
 			ways++
 		}
 	}
 	if ways != 1 {
-		return nil, hint.Wrap(requestError("node", r.Node, "or text is required, and not both; or a history"),
-			"set one of %v, %v and %v", requestField("node"), requestField("text"), requestField("history"))
+		return nil, hint.Wrap(requestError("node", r.Node, "or text is required, and not both; or a history, nodes or "+
+			"anybody"), "set one of %v, %v, %v, %v and %v", requestField("node"), requestField("text"),
+			requestField("history"), requestField("nodes"), requestField("anybody"))
 	}
-	model, arm := s.live.Load().of(r.key())
-	current := model.view()
+	chosen, arm := s.live.Load().of(r.key())
+	current := chosen.view()
 	q, err := r.query(current, s.o.Explore)
 	if err != nil {
 		return nil, err
@@ -133,8 +140,13 @@ func (s *Service) Recommend(ctx context.Context, r RecommendRequest) (_ *Recomme
 	}
 	q.Source = source
 	hidden := s.forgotten.hidden.Load()
-	chosen := r.candidatesHash(current, q, hidden)
+	candidates := r.candidatesHash(current, q, hidden)
 	q.Exclude = append(q.Exclude, hidden.nodes...)
+	for _, id := range r.Nodes { // also where what they link to is asked for
+		if j, ok := current.find(id); ok {
+			q.Exclude = append(q.Exclude, j)
+		}
+	}
 	if r.Seed != nil {
 		q.Seed = *r.Seed
 	} else {
@@ -151,7 +163,7 @@ func (s *Service) Recommend(ctx context.Context, r RecommendRequest) (_ *Recomme
 	a := &RecommendResponse{
 		List: newListID(q.Seed, current.digest), Model: current.digest, Seed: q.Seed, Explore: q.Explore, Arm: arm,
 		Source: list.Source, Field: list.Field, Candidates: list.Candidates,
-		CandidateSet: fmt.Sprintf("all/%d/%s", list.Candidates, chosen), Items: list.Items, Naive: list.Naive,
+		CandidateSet: fmt.Sprintf("all/%d/%s", list.Candidates, candidates), Items: list.Items, Naive: list.Naive,
 		Warnings: append(notes, list.Warnings...), Agreement: list.Agreement,
 	}
 	s.metrics.recommended.Add(float64(len(a.Items)))
@@ -167,17 +179,24 @@ func (s *Service) Recommend(ctx context.Context, r RecommendRequest) (_ *Recomme
 const (
 	textSource    = "text:"
 	historySource = "history:"
+	nodesSource   = "nodes:"
+	anybodySource = "anybody:"
 )
 
-var givenNames = []string{textSource, historySource}
+var givenNames = []string{textSource, historySource, nodesSource, anybodySource}
 
 // logShown logs all items of a list as shown.
 func (s *Service) logShown(ctx context.Context, r RecommendRequest, a *RecommendResponse) (int, error) {
 	source := r.Node
 	if source == "" { // not a node: it is logged but not learned from
 		kind, of := textSource, r.Title+"\x00"+r.Text
-		if r.History != nil {
+		switch {
+		case r.History != nil:
 			kind, of = historySource, strings.Join(r.History, "\x00")
+		case r.Nodes != nil:
+			kind, of = nodesSource, strings.Join(r.Nodes, "\x00")
+		case r.Anybody: // each list is a reader of its own
+			kind, of = anybodySource, a.List
 		}
 		sum := sha256.Sum256([]byte(of))
 		source = kind + hex.EncodeToString(sum[:8])
@@ -367,8 +386,20 @@ func (r RecommendRequest) source(ctx context.Context, e modelView) (recommend.So
 		source, err := e.At(ctx, e.over, i)
 		return source, nil, err
 	}
-	if r.History != nil {
+	switch {
+	case r.History != nil:
 		return r.newPerson(ctx, e)
+	case r.Nodes != nil:
+		source, err := r.several(ctx, e)
+		return source, nil, err
+	case r.Anybody:
+		if r.Field != "" {
+			return recommend.Source{}, nil, hint.Wrap(requestError("field", clip(r.Field),
+				"is the field of a new text"),
+				"use %v to select targets", requestField("fields"))
+		}
+		source, err := e.Anybody(ctx)
+		return source, nil, err
 	}
 	if len(r.Text)+len(r.Title) > MaxText {
 		return recommend.Source{}, nil, hint.Wrap(requestError("text", nil, "has %d bytes",
@@ -399,7 +430,7 @@ func (r RecommendRequest) source(ctx context.Context, e modelView) (recommend.So
 
 // key is who the list is for.
 func (r RecommendRequest) key() string {
-	return r.Node + r.Title + r.Text + strings.Join(r.History, "\x00")
+	return r.Node + r.Title + r.Text + strings.Join(r.History, "\x00") + strings.Join(r.Nodes, "\x00")
 }
 
 // newPerson is a source by its history.
@@ -430,11 +461,98 @@ func (r RecommendRequest) newPerson(ctx context.Context, e modelView) (s recomme
 		}
 		field = &known
 	}
-	if s, err = e.History(ctx, lists[0], lists[1], field); err != nil {
+	weights, err := r.weights("history", len(lists[0]))
+	if err != nil {
+		return s, nil, err
+	}
+	if _, byVectors := e.Model().Link.(model.VectorQuery); byVectors && len(r.Shown) == 0 {
+		if field != nil {
+			return s, nil, hint.Wrap(requestError("field", clip(r.Field), "of a history is that of most of its items"),
+				"leave it out")
+		}
+		seeds := make([]recommend.Seed, len(lists[0]))
+		for k, j := range lists[0] {
+			seeds[k] = recommend.Seed{Place: j, Weight: weights[k]}
+		}
+		s, err = e.Seeds(ctx, e.over, seeds, false)
+	} else {
+		s, err = e.folded(ctx, lists, weights, field)
+	}
+	if err != nil {
 		return s, nil, requestError("history", nil, "cannot be used: %s",
 			strings.TrimPrefix(err.Error(), recommend.ErrQuery.Error()+": "))
 	}
 	return s, nil, nil
+}
+
+// folded folds a history into learned factors. Items that came since the training have none to learn from, and are only
+// left out of the list.
+func (v modelView) folded(ctx context.Context, lists [2][]int32, weights []float64, field *uint16) (
+	s recommend.Source, err error) {
+	var linked, shown, places []int32
+	var counts []float32
+	for k, j := range lists[0] {
+		if places = append(places, j); int(j) < v.Graph().Len() {
+			linked, counts = append(linked, j), append(counts, float32(weights[k]))
+		}
+	}
+	for _, j := range lists[1] {
+		if int(j) < v.Graph().Len() {
+			shown = append(shown, j)
+		}
+	}
+	if s, err = v.WeightedHistory(ctx, linked, counts, shown, field); err != nil {
+		return s, err
+	}
+	return s.LinkedTo(places), nil
+}
+
+// several is a source of several nodes.
+func (r RecommendRequest) several(ctx context.Context, e modelView) (s recommend.Source, err error) {
+	const most = 100
+	if len(r.Nodes) < 1 || len(r.Nodes) > most {
+		return s, outOfRange("nodes", len(r.Nodes), 1, most)
+	}
+	weights, err := r.weights("nodes", len(r.Nodes))
+	if err != nil {
+		return s, err
+	}
+	seeds := make([]recommend.Seed, len(r.Nodes))
+	for k, id := range r.Nodes {
+		place, ok := e.find(id)
+		if !ok {
+			return s, &RequestError{Field: "nodes", Value: clip(id), Reason: "is not in the dataset",
+				See: "/api/v1/nodes", NotFound: true}
+		}
+		seeds[k] = recommend.Seed{Place: place, Weight: weights[k]}
+	}
+	if s, err = e.Seeds(ctx, e.over, seeds, !r.Linked); err != nil {
+		return s, requestError("nodes", nil, "cannot be used: %s", strings.TrimPrefix(err.Error(),
+			recommend.ErrQuery.Error()+": "))
+	}
+	return s, nil
+}
+
+// weights returns how much each of some ids counts.
+func (r RecommendRequest) weights(of string, count int) ([]float64, error) {
+	out := make([]float64, count)
+	for k := range out {
+		out[k] = 1
+	}
+	if r.Weights == nil {
+		return out, nil
+	}
+	if len(r.Weights) != count {
+		return nil, hint.Wrap(requestError("weights", len(r.Weights), "has %d numbers", len(r.Weights)),
+			"give one for each of the %d ids of %v", count, requestField(of))
+	}
+	for k, w := range r.Weights {
+		if !(w >= 1e-6 && w <= 1e6) {
+			return nil, outOfRange("weights", w, 1e-6, 1e6)
+		}
+		out[k] = w
+	}
+	return out, nil
 }
 
 // fieldNamed finds a field by its name, ignoring case.

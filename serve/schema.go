@@ -29,7 +29,7 @@ var schemaNames = map[string]string{
 	"loop.Share":          "SameFieldShare",
 	"loop.Window":         "DriftWindow",
 	"store.LogEvent":      "Event",
-	"store.Result":        "EventReceipt",
+	"serve.EventResult":   "EventReceipt",
 }
 
 // schemaName is the name of a type in the OpenAPI document: its own, which no other package has, or a better one.

@@ -15,7 +15,7 @@ import (
 // Limits of the events that wait for their nodes; beyond, the oldest are dropped.
 const (
 	maxWaitingEvents = 100_000
-	maxWaitingBytes  = 32 << 20
+	maxWaitingBytes  = 16 << 20
 	maxUnknown       = 20 // ids that are named in an answer
 )
 
@@ -146,7 +146,7 @@ func (w *waitingEvents) append(calls []*waitingCall) {
 	for k, e := range added {
 		w.add(e, int64(len(lines[k])))
 	}
-	if w.file.Size() > 2*(w.bytes+1<<20) {
+	if w.file.Size() > w.bytes+w.bytes/2+1<<20 {
 		failed = w.rewrite() // if it fails, the next group tries it again
 	}
 }

@@ -112,7 +112,7 @@ func TestAttackWaitingEvents(t *testing.T) {
 		}
 	}
 	check(w)
-	if info, err := os.Stat(path); err != nil || info.Size() > 3*maxWaitingBytes {
+	if info, err := os.Stat(path); err != nil || info.Size() > 2*maxWaitingBytes {
 		t.Errorf("the file has %d bytes, %v", info.Size(), err)
 	}
 	if err := w.file.Close(); err != nil {

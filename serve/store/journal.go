@@ -10,6 +10,7 @@ import (
 	"iter"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -126,7 +127,8 @@ func readJournalLine(in *bufio.Reader) (line []byte, err error) {
 func journalContent(line []byte) (content []byte, whole bool) {
 	line, ended := bytes.CutSuffix(line, []byte("\n"))
 	sum, content, parted := bytes.Cut(line, []byte(" "))
-	return content, ended && parted && string(sum) == fmt.Sprintf("%08x", crc32.Checksum(content, castagnoli))
+	claimed, err := strconv.ParseUint(string(sum), 16, 32)
+	return content, ended && parted && err == nil && len(sum) == 8 && uint32(claimed) == crc32.Checksum(content, castagnoli)
 }
 
 func appendJournalLine(buffer, content []byte) []byte {
