@@ -284,3 +284,117 @@ func BenchmarkOverload(b *testing.B) {
 		b.ReportMetric(after, "capacity-after/s")
 	}
 }
+
+// BenchmarkCatalogue changes a thousand nodes a second, in calls of one and of ten, while eight clients that wait for
+// their answers ask for lists, for five seconds: 20,000 nodes of 256 numbers. Half of the changes add a node, the
+// others change or remove one. A change is acknowledged when it is durable and in the lists.
+func BenchmarkCatalogue(b *testing.B) {
+	s, err := Open(b.Context(), Options{Folder: largeFolder(b, 20_000, 0, 256), Concurrent: 2, Waiting: 100, Rate: 1e6})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer s.Close()
+	settle(b, s)
+	server := httptest.NewServer(s.Handler())
+	defer server.Close()
+	c := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}
+	send := func(method, path string, body any) (time.Duration, error) {
+		raw, err := json.Marshal(body)
+		if err != nil {
+			return 0, err
+		}
+		r, err := http.NewRequest(method, server.URL+path, bytes.NewReader(raw))
+		if err != nil {
+			return 0, err
+		}
+		r.Header.Set("Content-Type", "application/json")
+		began := time.Now()
+		answer, err := c.Do(r)
+		if err != nil {
+			return 0, err
+		}
+		defer answer.Body.Close()
+		if _, err = io.Copy(io.Discard, answer.Body); err == nil && answer.StatusCode != http.StatusOK {
+			err = fmt.Errorf("%s %s: %s", method, path, answer.Status)
+		}
+		return time.Since(began), err
+	}
+	var nodes atomic.Int64
+	batch := func(count int) nodeBatch {
+		var out nodeBatch
+		for range count {
+			n := nodes.Add(1)
+			if n%4 == 3 {
+				out.Nodes = append(out.Nodes, NodeInput{ID: fmt.Sprint("n", n*7919%20_000), Title: ptr(fmt.Sprint(n)),
+					Field: ptr("field 3")})
+				continue
+			}
+			vector := make([]float32, 256)
+			for k := range vector {
+				vector[k] = float32((n*int64(k+1))%97) / 970
+			}
+			out.Nodes = append(out.Nodes, NodeInput{ID: fmt.Sprint("new", n), Title: ptr("A new title"),
+				Vector: &vector,
+				Field:  ptr("field 7")})
+		}
+		return out
+	}
+	for b.Loop() {
+		const rush, perSecond = 5 * time.Second, 1000
+		var mu sync.Mutex
+		var listed, changed []time.Duration
+		var changes, failed atomic.Int64
+		var group sync.WaitGroup
+		began := time.Now()
+		for w := range 8 {
+			group.Go(func() {
+				for n := w; time.Since(began) < rush; n += 8 {
+					took, err := send("POST", "/api/v1/recommendations", RecommendRequest{Node: fmt.Sprint("n",
+						n*7919%20_000)})
+					if err != nil {
+						failed.Add(1)
+						continue
+					}
+					mu.Lock()
+					listed = append(listed, took)
+					mu.Unlock()
+				}
+			})
+		}
+		for w := range 8 { // each a hundred and twenty-five changes a second
+			group.Go(func() {
+				for done := 0; time.Since(began) < rush; {
+					if due := int(time.Since(began).Seconds() * perSecond / 8); done >= due {
+						time.Sleep(time.Millisecond)
+						continue
+					}
+					method, path, body, count := "PUT", "/api/v1/nodes", any(nil), 1+9*(w%2)
+					if w == 7 && done%50 == 0 {
+						method, path, count = "DELETE", fmt.Sprint("/api/v1/nodes?id=new", nodes.Load()-100), 1
+					} else {
+						body = batch(count)
+					}
+					took, err := send(method, path, body)
+					if done += count; err != nil {
+						b.Error(err)
+						continue
+					}
+					changes.Add(int64(count))
+					mu.Lock()
+					changed = append(changed, took)
+					mu.Unlock()
+				}
+			})
+		}
+		group.Wait()
+		for _, times := range [][]time.Duration{listed, changed} {
+			slices.Sort(times)
+		}
+		b.ReportMetric(float64(len(listed))/rush.Seconds(), "lists/s")
+		b.ReportMetric(listed[len(listed)*99/100].Seconds()*1000, "lists-p99-ms")
+		b.ReportMetric(float64(changes.Load())/rush.Seconds(), "changes/s")
+		b.ReportMetric(changed[len(changed)*99/100].Seconds()*1000, "changes-p99-ms")
+		b.ReportMetric(float64(failed.Load()), "refused")
+		b.ReportMetric(float64(s.catalogue.state.Load().count), "changed-nodes")
+	}
+}

@@ -254,22 +254,7 @@ func Open(ctx context.Context, o Options) (_ *Service, err error) {
 	if s.texts, err = s.net.OpenTexts(); err != nil {
 		return nil, err
 	}
-	s.datasets = &datasets{folder: filepath.Join(o.State, "catalogue"), open: []*baseData{newBase(s.net, 0)}}
-	copies, err := s.datasets.copies()
-	if err == nil && len(copies) > 0 {
-		_, err = s.datasets.at(ctx, copies[len(copies)-1])
-	}
-	if err != nil {
-		return nil, err
-	}
-	if s.forgotten, err = openForgotten(filepath.Join(o.State, "forgotten.json"),
-		s.datasets.newest().Graph()); err != nil {
-		return nil, err
-	}
-	if s.catalogue, err = openCatalogue(filepath.Join(o.State, "catalogue.log"), s); err != nil {
-		return nil, err
-	}
-	if s.waiting, err = openWaiting(filepath.Join(o.State, "waiting.log")); err != nil {
+	if err = s.openNodes(ctx); err != nil {
 		return nil, err
 	}
 	if s.models, err = openRegistry(filepath.Join(o.State, "models"), o.Keep); err != nil {
@@ -306,6 +291,27 @@ func Open(ctx context.Context, o Options) (_ *Service, err error) {
 	s.startBackground()
 	s.ready.Store(true)
 	return s, nil
+}
+
+// openNodes opens what is known of nodes besides the dataset: its copies with changes, who is forgotten, the changes
+// since, and events that wait for nodes.
+func (s *Service) openNodes(ctx context.Context) error {
+	in := func(name string) string { return filepath.Join(s.o.State, name) }
+	s.datasets = &datasets{folder: in("catalogue"), open: []*baseData{newBase(s.net, 0)}}
+	copies, err := s.datasets.copies()
+	if err == nil && len(copies) > 0 {
+		_, err = s.datasets.at(ctx, copies[len(copies)-1])
+	}
+	if err == nil {
+		s.forgotten, err = openForgotten(in("forgotten.json"), s.datasets.newest().Graph())
+	}
+	if err == nil {
+		s.catalogue, err = openCatalogue(in("catalogue.log"), s)
+	}
+	if err == nil {
+		s.waiting, err = openWaiting(in("waiting.log"))
+	}
+	return err
 }
 
 // startBackground starts everything that runs until Close.
@@ -440,7 +446,7 @@ func (s *Service) close() error {
 	if s.catalogue != nil {
 		errs = append(errs, s.catalogue.file.Close())
 	}
-	if s.waiting != nil && s.waiting.file != nil {
+	if s.waiting != nil {
 		errs = append(errs, s.waiting.file.Close())
 	}
 	switch {

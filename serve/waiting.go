@@ -70,7 +70,10 @@ func openWaiting(path string) (*waitingEvents, error) {
 		}
 		return nil
 	})
-	return w, err
+	if err != nil {
+		return nil, err
+	}
+	return w, nil
 }
 
 // add puts an event behind the others, and drops the oldest beyond the limits. w is locked, or nobody else has it.

@@ -128,7 +128,8 @@ func journalContent(line []byte) (content []byte, whole bool) {
 	line, ended := bytes.CutSuffix(line, []byte("\n"))
 	sum, content, parted := bytes.Cut(line, []byte(" "))
 	claimed, err := strconv.ParseUint(string(sum), 16, 32)
-	return content, ended && parted && err == nil && len(sum) == 8 && uint32(claimed) == crc32.Checksum(content, castagnoli)
+	return content, ended && parted && err == nil && len(sum) == 8 && uint32(claimed) == crc32.Checksum(content,
+		castagnoli)
 }
 
 func appendJournalLine(buffer, content []byte) []byte {
