@@ -16,7 +16,7 @@ func TestCurves(t *testing.T) {
 	rng := rand.New(rand.NewPCG(21, 4))
 	for _, likelihood := range []Likelihood{CaseControl, Unweighted, Weighted} {
 		for _, exposures := range [][]risk.Exposure{nil, {risk.Unlogged, risk.Exposed, risk.Unexposed},
-			{risk.Unlogged, risk.Offered, risk.Exposed, risk.Unexposed}} {
+			{risk.Unlogged, risk.Offered, risk.OfferedSeen(.3), risk.Exposed, risk.Unexposed}} {
 			o := &Objective{LambdaL: 20, Likelihood: likelihood}
 			if exposures != nil {
 				o.Exposure = make([]risk.Exposure, stretch)

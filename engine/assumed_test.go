@@ -48,7 +48,7 @@ func newSmallDesign(t *testing.T, seed uint64, spread bool) *smallDesign {
 		exposure := risk.Unlogged
 		switch rng.IntN(4) {
 		case 0:
-			exposure = risk.Offered
+			exposure = risk.OfferedSeen([]float64{1, .4}[rng.IntN(2)])
 		case 1:
 			if exposure = risk.Exposed; !linked && rng.IntN(2) == 0 {
 				exposure = risk.Unexposed

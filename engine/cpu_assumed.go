@@ -241,16 +241,17 @@ func (b *pairBelief) along(g [3]float64) [directions]float64 {
 func (l *cpuAssumed) possible(b *pairBelief, out *[3]event) []event {
 	p := b.pairAt
 	c, q, r := b.linked.chance, b.unlinked, p.rate
-	switch p.seen.Exposure {
-	case risk.Unlogged:
+	switch {
+	case p.seen.Exposure == risk.Unlogged:
 		sampled := c + r*q
 		out[0].chance, out[1].chance = c/sampled, r*q/sampled
 		for i, x := range b.linked.slopes {
 			out[0].slopes[i], out[1].slopes[i] = out[1].chance/q*x, -out[0].chance/q*x
 		}
 		return out[:2]
-	case risk.Offered: // given that it was not linked before
+	case p.seen.Exposure.IsOffered(): // given that it was not linked before
 		out[0], out[1] = l.both(p, b.hidden, b.wanted, -1), b.unwanted
+		out[0], out[1] = missed(out[0], out[1], p.seen.Exposure.Seen())
 		for k := range 2 {
 			out[k].chance /= q
 			for i, x := range b.linked.slopes {
@@ -270,6 +271,20 @@ func (l *cpuAssumed) possible(b *pairBelief, out *[3]event) []event {
 		}
 	}
 	return out[:3]
+}
+
+// missed moves what of the wanted is not seen to the unwanted; slopes are those of logarithms.
+func missed(wanted, unwanted event, seen float64) (event, event) {
+	if seen == 1 {
+		return wanted, unwanted
+	}
+	hidden := (1 - seen) * wanted.chance
+	rest := event{chance: unwanted.chance + hidden}
+	for i := range rest.slopes {
+		rest.slopes[i] = (unwanted.chance*unwanted.slopes[i] + hidden*wanted.slopes[i]) / rest.chance
+	}
+	wanted.chance *= seen
+	return wanted, rest
 }
 
 // observed is the place of what was seen among the outcomes.

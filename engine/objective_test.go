@@ -127,7 +127,9 @@ func TestShownSlopes(t *testing.T) {
 			w.z[k], w.s[k] = float32(rng.NormFloat64()*3), float32(rng.NormFloat64()*3)
 			w.linked[k] = rng.IntN(3) == 0
 			w.rate[k], w.weight[k] = min(rng.Float32()+1e-2, 1), rng.Float32()*4
-			w.exposure[k] = risk.Exposure(rng.IntN(4))
+			if w.exposure[k] = risk.Exposure(rng.IntN(4)); w.exposure[k] == risk.Offered {
+				w.exposure[k], w.rate[k] = risk.OfferedSeen(1.3-rng.Float64()), 1
+			}
 		}
 		got := o.slopes(w, stretch, 1, true).Total()
 		value := func(k int, z, s float64) (v float64) {
@@ -140,9 +142,9 @@ func TestShownSlopes(t *testing.T) {
 			y := 1 / (1 + math.Exp(-z))
 			switch sampled := y + rate*(1-y); {
 			case w.linked[k]:
-				v -= weight * math.Log(y/sampled)
-			case a == risk.Exposed || a == risk.Offered:
-				v -= weight * math.Log(rate*(1-y)/sampled)
+				v -= weight * math.Log(a.Seen()*y/sampled)
+			case a == risk.Exposed || a.IsOffered():
+				v -= weight * math.Log((rate*(1-y)+(1-a.Seen())*y)/sampled)
 			}
 			pi := 1 / (1 + math.Exp(-s))
 			switch a {

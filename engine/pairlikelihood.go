@@ -82,7 +82,7 @@ func (p *point) add(sum *contribution, e, weight float64) float64 {
 
 // addSeen is add for a pair of whose exposure something is known.
 func (p *point) addSeen(sum *contribution, e, weight float64) {
-	if p.exposure == risk.Offered {
+	if p.exposure.IsOffered() {
 		p.addOffered(sum, e, weight)
 	} else {
 		p.addLogged(sum, e, weight)
@@ -127,21 +127,23 @@ func (p *point) addLogged(sum *contribution, e, weight float64) {
 	}
 }
 
-// addOffered is add for a pair that was not linked and was then shown on purpose: −log Ber(o; t), where
+// addOffered is add for a pair that was not linked and was then shown on purpose: −log Ber(o; q·t), where
 //
 //	t = P(relevant | not linked) = ŷ(1−π)/(1−πŷ),   logit t = z + log(1−π),
 //
-// so that ∂z = t − o and ∂s = −π(t − o).
+// and q is the chance that a relevant one turns out to be. With u = 1 − t, ∂z = −u of a link and qtu/(1−qt) of none,
+// the information is qtu²/(1−qt), and ∂s = −π·∂z.
 func (p *point) addOffered(sum *contribution, e, weight float64) {
-	t := p.rest / (p.rest + e)
-	d := t
+	q, inverse := p.exposure.Seen(), 1/(p.rest+e)
+	t, u, missed := p.rest*inverse, e*inverse, (e+(1-q)*p.rest)*inverse // 1 − qt
+	d := q * t * u / missed
+	v := weight * d * u
 	if p.linked {
-		d = -e / (p.rest + e)
-		sum.loss -= weight * math.Log(p.rest/(p.rest+e))
+		d = -u
+		sum.loss -= weight * math.Log(q*t)
 	} else {
-		sum.loss -= weight * math.Log(e/(p.rest+e))
+		sum.loss -= weight * math.Log(missed)
 	}
-	v := weight * t * e / (p.rest + e)
 	sum.dz += weight * d
 	sum.ds -= weight * p.pi * d
 	sum.zz += v

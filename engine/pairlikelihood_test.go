@@ -82,10 +82,11 @@ func TestTally(t *testing.T) {
 
 // The slopes and the information of an offered pair are those of its loss, taken apart numerically.
 func TestOfferedSlopes(t *testing.T) {
+	var seen risk.Exposure
 	loss := func(z, s float64, linked bool) float64 {
 		pi := 1 / (1 + math.Exp(-s))
 		y := 1 / (1 + math.Exp(-z))
-		p := y * (1 - pi) / (1 - pi*y)
+		p := seen.Seen() * y * (1 - pi) / (1 - pi*y)
 		if linked {
 			return -math.Log(p)
 		}
@@ -95,7 +96,8 @@ func TestOfferedSlopes(t *testing.T) {
 	for range 200 {
 		z, s, linked := 3*rng.NormFloat64(), 2*rng.NormFloat64(), rng.IntN(2) == 0
 		pi := 1 / (1 + math.Exp(-s))
-		at := point{pi: pi, rest: 1 - pi, rate: 1, linked: linked, exposure: risk.Offered}
+		seen = risk.OfferedSeen(1.3 - 1.2*rng.Float64())
+		at := point{pi: pi, rest: 1 - pi, rate: 1, linked: linked, exposure: seen}
 		var got contribution
 		at.addOffered(&got, math.Exp(-z), 1)
 		const h = 1e-5

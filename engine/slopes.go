@@ -130,7 +130,7 @@ func (o *Objective) slopes(w *workspace, n int, scale float32, values bool) Part
 			nll.sum += o.shown(w, k, likelihood, lambdaL*w.weight[k])
 			continue
 		}
-		if o.Exposure != nil && w.exposure[k] == risk.Offered {
+		if o.Exposure != nil && w.exposure[k].IsOffered() {
 			nll.sum += w.offered(k, lambdaL, values)
 			continue
 		}
@@ -185,7 +185,8 @@ func (o *Objective) slopes(w *workspace, n int, scale float32, values bool) Part
 
 // curves is slopes with curvatures. The likelihood alone, of pairs whose exposure nobody knows, is a kernel of its own.
 func (o *Objective) curves(w *workspace, n int, values bool) Parts {
-	if o.Risk != NoRisk || o.ShownOnly || o.Exposure != nil && slices.Contains(w.exposure[:n], risk.Offered) {
+	if o.Risk != NoRisk || o.ShownOnly ||
+		o.Exposure != nil && slices.ContainsFunc(w.exposure[:n], risk.Exposure.IsOffered) {
 		return o.slopes(w, n, 1, values)
 	}
 	lambda, weight, rate := float32(o.LambdaL), w.weight[:n], w.rate[:n]
@@ -254,24 +255,38 @@ func (w *workspace) known(n int, lambda float32) {
 	}
 }
 
-// offered sets the slopes of a pair that was offered and returns its value, times lambda: −log Ber(o; t) with logit
-// t = z + log(1−π̂); see Offered. There is no risk of it, which is of o = o′·a.
+// offered sets the slopes of a pair that was offered and returns its value, times lambda: −log Ber(o; q·t) with logit
+// t = z + log(1−π̂); see Offered and point.addOffered. There is no risk of it, which is of o = o′·a.
 func (w *workspace) offered(k int, lambda float32, values bool) (value float64) {
-	linked, logit := w.linked[k], float64(w.z[k])-kern.Softplus64(float64(w.s[k]))
-	if linked {
-		logit = -logit
-	}
-	e := float32(1 / (1 + math.Exp(-logit)))
-	if linked {
-		e = -e
-	}
-	w.dz[k], w.ds[k] = lambda*e, -lambda*e*w.pi[k]
-	v := lambda * max(e, -e) * (1 - max(e, -e))
+	logit := float64(w.z[k]) - kern.Softplus64(float64(w.s[k]))
+	slope, information, value := seenSlopes(logit, w.exposure[k].Seen(), w.linked[k], values)
+	d, v := lambda*float32(slope), lambda*float32(information)
+	w.dz[k], w.ds[k] = d, -d*w.pi[k]
 	w.curve(k, v, -v*w.pi[k], v*w.pi[k]*w.pi[k])
-	if values {
-		value = float64(lambda) * kern.Softplus64(logit)
+	return float64(lambda) * value
+}
+
+// seenSlopes returns the slope and the information of −log Ber(o; q·t) in the logit of t, and its value if that is
+// wanted.
+func seenSlopes(logit, q float64, linked, values bool) (slope, information, value float64) {
+	t, u := kern.Sigmoid64(logit)
+	missed := u + (1-q)*t // 1 − qt
+	slope = q * t * u / missed
+	information = slope * u
+	switch {
+	case linked:
+		slope = -u
+		if values {
+			value = kern.Softplus64(-logit) - math.Log(q)
+		}
+	case q == 1:
+		if values {
+			value = kern.Softplus64(logit)
+		}
+	case values:
+		value = -math.Log(missed)
 	}
-	return value
+	return slope, information, value
 }
 
 // shown sets the slopes of a pair under ShownOnly and returns its value: of ŷ times lambda, under
@@ -284,18 +299,13 @@ func (o *Objective) shown(w *workspace, k int, lambda, weight float32) (value fl
 	}
 	w.dz[k], w.ds[k] = 0, 0
 	var zz, ss float32
-	if linked || exposure == risk.Exposed || exposure == risk.Offered {
+	if linked || exposure == risk.Exposed || exposure.IsOffered() {
 		logit := float64(w.z[k])
 		if o.Likelihood == CaseControl {
 			logit -= math.Log(float64(w.rate[k]))
 		}
-		sign := 1.
-		if linked {
-			sign = -1
-		}
-		e, _ := kern.Sigmoid64(sign * logit)
-		w.dz[k], zz = float32(sign*e)*lambda, float32(e*(1-e))*lambda
-		value = float64(lambda) * kern.Softplus64(sign*logit)
+		d, v, loss := seenSlopes(logit, exposure.Seen(), linked, true)
+		w.dz[k], zz, value = float32(d)*lambda, float32(v)*lambda, float64(lambda)*loss
 	}
 	switch s := float64(w.s[k]); exposure {
 	case risk.Exposed:

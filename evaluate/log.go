@@ -1,6 +1,7 @@
 package evaluate
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -29,6 +30,8 @@ type LoggedItem struct {
 	Wanted      bool    // clicked or linked
 	Place       int     // in the list, from 1; 0 where it is unknown
 	Placed      float64 // probability of its place, given the items of the list; 0 where it is unknown
+	// Seen is the chance that wanting shows: that the place is looked at, and that who wants also clicks. 0 means 1.
+	Seen float64
 }
 
 // LogRisk is the true risk of a model by what a service showed with known probabilities: the mean log-loss over
@@ -36,7 +39,8 @@ type LoggedItem struct {
 //
 //	R̂_i = 1/|C_i| · ( Σ_{j ∈ C_i} H_ij + Σ_{j shown} (δ(o_ij, ŷ_ij) − H_ij) / p_ij ),  H = ŷ·δ(1, ŷ) + (1−ŷ)·δ(0, ŷ),
 //
-// and the mean over the lists of a source. Its expectation over what lists draw is the risk itself,
+// and the mean over the lists of a source. Where wanting shows with probability q, o/q stands for o, in which δ is
+// linear. Its expectation over what lists draw is the risk itself,
 // whatever ŷ: p is not learned but known. How far lists and sources vary gives the interval, which
 // is by sources, as items of a list and lists of a source are not independent.
 type LogRisk struct {
@@ -143,9 +147,9 @@ func bySource(g *graph.Graph, lists []LoggedList) (by map[int32][]LoggedList, un
 		known := true
 		for _, item := range l.Items {
 			if item.Target < 0 || int(item.Target) >= g.Len() || item.Target == l.Source || !g.IsTarget(item.Target) ||
-				!(item.Probability <= 1) || item.Probability < 0 {
-				return nil, 0, fmt.Errorf("a list of node %d has node %d with probability %v", l.Source,
-					item.Target, item.Probability)
+				!(item.Probability <= 1) || item.Probability < 0 || !(item.Seen >= 0 && item.Seen <= 1) {
+				return nil, 0, fmt.Errorf("a list of node %d has node %d with probability %v, seen with %v", l.Source,
+					item.Target, item.Probability, item.Seen)
 			}
 			known = known && item.Probability > 0
 		}
@@ -184,7 +188,7 @@ func sourceRisk(g *graph.Graph, i int32, z []float32, lists []LoggedList, linked
 			one, zero, h := logLosses(float64(z[item.Target]))
 			loss := zero
 			if item.Wanted {
-				loss = one
+				loss += (one - zero) / cmp.Or(item.Seen, 1)
 			}
 			c := (loss - h) / (item.Probability * float64(len(lists)))
 			mean += c

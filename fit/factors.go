@@ -287,7 +287,7 @@ func shownPairs(p sample.Problem) (*graph.Pairs, error) {
 	var links, loggedLinks, others int
 	var rate float64 // of logged links
 	for k, linked := range p.Train.Linked {
-		shown := p.Exposure != nil && (p.Exposure[k] == risk.Exposed || p.Exposure[k] == risk.Offered)
+		shown := p.Exposure != nil && (p.Exposure[k] == risk.Exposed || p.Exposure[k].IsOffered())
 		switch {
 		case linked:
 			if links++; shown {

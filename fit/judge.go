@@ -182,7 +182,7 @@ type question struct {
 // logged asks the same of the pairs whose exposure is logged.
 func (q question) logged() question {
 	places := sample.Indices(len(q.Exposure), func(k int) bool {
-		return q.Exposure[k] != risk.Unlogged && q.Exposure[k] != risk.Offered
+		return q.Exposure[k] != risk.Unlogged && !q.Exposure[k].IsOffered()
 	})
 	q.Evidence = q.At(places)
 	for _, logits := range []*[]float32{&q.predictions, &q.others} {

@@ -170,7 +170,7 @@ func TestChanceObeysItsProbabilities(t *testing.T) {
 				exposed++
 			}
 			if (logged == risk.Unlogged) != (o.Exposure == risk.Unlogged) ||
-				(logged == risk.Offered) != (o.Exposure == risk.Offered) || o.Linked && o.Exposure == risk.Unexposed {
+				logged.IsOffered() != o.Exposure.IsOffered() || o.Linked && o.Exposure == risk.Unexposed {
 				t.Fatalf("impossible: %+v", o)
 			}
 		}
@@ -193,6 +193,9 @@ func TestChanceObeysItsProbabilities(t *testing.T) {
 	near("exposures", exposed, .4)
 	linked, _ = count(.5, .4, 1, risk.Offered)
 	near("links of what was offered", linked, .5*.6/(1-.5*.4))
+	often := risk.OfferedSeen(.3)
+	linked, _ = count(.5, .4, 1, often)
+	near("links of what was offered and seen at times", linked, often.Seen()*.5*.6/(1-.5*.4))
 }
 
 func TestNoReplicates(t *testing.T) {

@@ -278,7 +278,7 @@ func (a *refits) withoutLogs(ctx context.Context) error {
 	o := blind.outcomes
 	o.Exposure = slices.Clone(o.Exposure)
 	for k, e := range o.Exposure {
-		if e != risk.Offered { // which is no exposure by π
+		if !e.IsOffered() { // which is no exposure by π
 			o.Exposure[k] = risk.Unlogged
 		}
 	}
@@ -470,12 +470,12 @@ type chance struct {
 // unlinked pairs at the relative rate r: P(o=1 | sampled) = πy/(πy + r(1−πy)).
 func (h chance) outcome(y, pi, rate float64, as risk.Exposure) risk.Observation {
 	first := sample.Uniform(h.seed, uint64(h.replicate), uint64(uint32(h.source))<<32|uint64(uint32(h.target)))
-	switch as {
-	case risk.Unlogged:
+	switch {
+	case as == risk.Unlogged:
 		p := pi * y
 		return risk.Observation{Linked: first*(p+rate*(1-p)) < p}
-	case risk.Offered:
-		return risk.Observation{Linked: first*(1-pi*y) < y*(1-pi), Exposure: risk.Offered}
+	case as.IsOffered():
+		return risk.Observation{Linked: first*(1-pi*y) < as.Seen()*y*(1-pi), Exposure: as}
 	}
 	// linked 1, shown and unlinked r, not shown r: the chances of being in the sample
 	linked, refused, unseen := pi*y, rate*pi*(1-y), rate*(1-pi)

@@ -13,8 +13,7 @@ import (
 // robust refuses evidence of which no doubly robust risk can be estimated.
 func (q *question) robust() error {
 	places := slices.IndexFunc(q.Exposure, func(e risk.Exposure) bool {
-		return e == risk.Unlogged ||
-			e == risk.Offered
+		return e == risk.Unlogged || e.IsOffered()
 	})
 	switch {
 	case q.Exposure == nil || places >= 0:

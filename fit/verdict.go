@@ -321,6 +321,10 @@ func (f *Findings) sayOffers() {
 	default:
 		f.say("What became of %d pairs that were shown on purpose agrees with what links say (z = %.1f).", t.Pairs, t.Z)
 	}
+	if t := f.Offered; t != nil && t.Seen < 1 {
+		f.say("Who wants what was shown shows it in %s of the cases; clicks cannot tell how often from how much is "+
+			"wanted: the level of ŷ is that of links, and of what was given.", percent(t.Seen))
+	}
 }
 
 // z is the test to go by.

@@ -10,10 +10,11 @@ import (
 	"unseen/internal/kern"
 )
 
-// drawn is a target and the probability with which it is in the list.
+// drawn is a target, the probability with which it is in the list, and that of its place given the list's items.
 type drawn struct {
-	node  int32
-	shown float64
+	node   int32
+	shown  float64
+	placed float64
 }
 
 // diversify re-ranks the best candidates: each place goes to the one with the highest
@@ -61,7 +62,7 @@ func (r *Recommender) diversify(ctx context.Context, room *room, order []float32
 			}
 		}
 		placed[at] = true
-		out = append(out, drawn{pool[at], 1})
+		out = append(out, drawn{pool[at], 1, 1})
 		for k := range pool {
 			if placed[k] {
 				continue
@@ -91,20 +92,37 @@ func product(a, b []float32) float64 {
 
 // explore draws a list of K. Candidate j is in it with the probability
 //
-//	p_j = (1 − e)·[j is among the K best] + e·min(1, c·ŷ_j),  Σ p_j = K,
+//	p_j = (1 − e)·[j is among the K best] + e·min(1, c·w_j),  w = √(ŷ(1−ŷ)(1+z²)),  Σ p_j = K,
 //
-// e being the share to explore, and the draw is pivotal: exactly K, each with exactly its p. Every candidate can
-// be shown, which is what later lets a log tell relevance from exposure. The list is in the order of ŷ.
+// e being the share to explore, and the draw is pivotal: exactly K, each with exactly its p. The variance of a risk by
+// the log, R_DR, is Σ ŷ(1−ŷ)z²/p, z being the difference of the two losses: it is least for p in proportion to the
+// root, so that places are spent where they teach most. The 1 is for other losses, and for those of whom z is 0. Every
+// candidate can be shown, which is what later lets a log tell relevance from exposure.
+//
+// The list is in the order of ŷ, but for a share e of the lists, which are in any order: what is clicked less at lower
+// places for being less relevant can then be told from what is clicked less for being looked at less. An item of K is
+// at its place with probability (1 − e)·[that is its place by ŷ] + e/K, given the items.
 func (r *Recommender) explore(room *room, q Query) []drawn {
 	p := room.chances(q.K, q.Explore)
-	chosen := pivotal(p, rand.New(rand.NewPCG(q.Seed, uint64(uint32(q.Source.Index())))))
+	random := rand.New(rand.NewPCG(q.Seed, uint64(uint32(q.Source.Index()))))
+	chosen := Draw(p, random)
 	out := make([]drawn, len(chosen))
+	anywhere := q.Explore / float64(len(chosen))
 	for i, at := range chosen {
-		out[i] = drawn{room.kept[at], math.Min(p[at], 1)}
+		out[i] = drawn{room.kept[at], math.Min(p[at], 1), anywhere}
 	}
 	slices.SortFunc(out, func(a, b drawn) int {
 		return cmp.Or(cmp.Compare(room.scores[b.node], room.scores[a.node]), cmp.Compare(a.node, b.node))
 	})
+	ranked := slices.Clone(out)
+	if random.Float64() < q.Explore {
+		random.Shuffle(len(out), func(a, b int) { out[a], out[b] = out[b], out[a] })
+	}
+	for place := range out {
+		if out[place].node == ranked[place].node {
+			out[place].placed = math.Min(1-q.Explore+anywhere, 1)
+		}
+	}
 	return out
 }
 
@@ -114,7 +132,7 @@ func (room *room) chances(k int, explore float64) []float64 {
 	top := kern.Best(room.scores, room.kept, min(k, len(room.kept)))
 	var p []float64
 	if explore > 0 {
-		p = room.proportional(top)
+		p = room.proportional(len(top))
 	} else {
 		p = slices.Grow(room.shares[:0], len(room.kept))[:len(room.kept)]
 		clear(p)
@@ -130,38 +148,50 @@ func (room *room) chances(k int, explore float64) []float64 {
 	return p
 }
 
-// proportional returns probabilities min(1, c·ŷ) of the candidates that add up to as many as top has: the best of
-// them, best first. Who is sure to be drawn is among those, so that c follows from them and the sum of all others.
-func (room *room) proportional(top []int32) []float64 {
-	const least = 1e-300 // so that c stays finite; also where ŷ is not a number
-	room.relevance = slices.Grow(room.relevance[:0], len(room.scores))[:len(room.scores)]
-	kern.Sigmoid(room.relevance, room.scores)
+// ExploredShares returns the probability with which each of some candidates, of these logits of ŷ, is in a list of k of
+// which a share is explored.
+func ExploredShares(logits []float32, k int, share float64) []float64 {
+	room := &room{scores: logits, kept: make([]int32, len(logits))}
+	for j := range room.kept {
+		room.kept[j] = int32(j)
+	}
+	return room.chances(k, share)
+}
+
+// proportional returns probabilities min(1, c·w) of the candidates that add up to k. Who is sure to be drawn is among
+// the k with the largest w, so that c follows from them and the sum of all others.
+func (room *room) proportional(k int) []float64 {
+	const least = 1e-18 // so that c stays finite; also where ŷ is not a number
+	room.teaches = slices.Grow(room.teaches[:0], len(room.scores))[:len(room.scores)]
+	kern.Sigmoid(room.teaches, room.scores)
 	p := slices.Grow(room.shares[:0], len(room.kept))[:len(room.kept)]
 	room.shares = p
 	for i, j := range room.kept {
-		y := float64(room.relevance[j])
-		if !(y > least) {
-			y = least
+		y, z := room.teaches[j], room.scores[j]
+		w := float32(math.Sqrt(float64(y * (1 - y) * (1 + z*z))))
+		if !(w > least) {
+			w = least
 		}
-		p[i] = y
+		room.teaches[j], p[i] = w, float64(w)
 	}
-	places, relevance := make([]int, len(top)), make([]float64, len(top))
+	top := kern.Best(room.teaches, room.kept, k)
+	places, weights := make([]int, len(top)), make([]float64, len(top))
 	for m, j := range top {
 		places[m], _ = slices.BinarySearch(room.kept, j)
-		relevance[m], p[places[m]] = p[places[m]], 0
+		weights[m], p[places[m]] = p[places[m]], 0
 	}
 	var rest float64
-	for _, y := range p {
-		rest += y
+	for _, w := range p {
+		rest += w
 	}
 	totals := make([]float64, len(top)) // of top[m] and all that come after it
-	for m, y := range slices.Backward(relevance) {
-		rest += y
+	for m, w := range slices.Backward(weights) {
+		rest += w
 		totals[m] = rest
 	}
 	sure, c := 0, 0.
 	for ; sure < len(top); sure++ {
-		if c = float64(len(top)-sure) / totals[sure]; c*relevance[sure] < 1 {
+		if c = float64(len(top)-sure) / totals[sure]; c*weights[sure] < 1 {
 			break
 		}
 		c = 0 // nothing is left for others, if this was the last
@@ -171,13 +201,13 @@ func (room *room) proportional(top []int32) []float64 {
 	}
 	for m, at := range places {
 		if p[at] = 1; m >= sure {
-			p[at] = c * relevance[m]
+			p[at] = c * weights[m]
 		}
 	}
 	return p
 }
 
-// pivotal draws a sample in which element i is with probability p_i exactly, as many as the
+// Draw draws a sample in which element i is with probability p_i exactly, as many as the
 // probabilities add up to, by duels (Deville and Tillé, 1998): of two elements one takes all of the
 // other's probability, or is taken and leaves it what is beyond 1. Elements compete, so that a list
 // has about as many of the best as it should. A comb over the elements laid end to end would have
@@ -185,7 +215,7 @@ func (room *room) proportional(top []int32) []float64 {
 //
 // Of a run of elements that hold less than 1 together, duels leave each standing in proportion to its p; so chance is
 // asked once for the run, when somebody comes who would make it 1.
-func pivotal(p []float64, random *rand.Rand) []int {
+func Draw(p []float64, random *rand.Rand) []int {
 	var total float64
 	for _, x := range p {
 		total += x

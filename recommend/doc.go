@@ -30,7 +30,7 @@
 //
 // Two dials move a list away from pure relevance. Diversity re-ranks what is best (maximal marginal
 // relevance, Carbonell and Goldstein, 1998), so that a list is not ten times the same. Explore draws some
-// places by chance, in proportion to ŷ, and stamps every item with its probability of being shown: whoever
+// places by chance, where that teaches most, and stamps every item with its probability of being shown: whoever
 // logs that knows π later instead of guessing it.
 //
 // What they cost is measured: Sweep makes lists of held-out sources at every setting, and a Dial of sweeps shows

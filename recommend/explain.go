@@ -55,7 +55,7 @@ func (r *Recommender) describe(ctx context.Context, q Query, chosen []drawn, at 
 	}
 	for k, d := range chosen {
 		item := r.item(q.Overlay, d.node)
-		item.Rank, item.ByLink, item.Shown = k+1, at.corrected[k], d.shown
+		item.Rank, item.ByLink, item.Shown, item.Placed = k+1, at.corrected[k], d.shown, d.placed
 		item.Logit = float64(at.logits[k])
 		item.Link, item.Propensity = sigmoid(item.Logit), sigmoid(float64(propensities[k]))
 		if at.seen != nil {

@@ -36,7 +36,7 @@ func (r *Recommender) fast(ctx context.Context, q Query) (list *List, found bool
 	chosen, at := make([]drawn, len(hits)), places{logits: make([]float32, len(hits)),
 		corrected: make([]int, len(hits))}
 	for k, h := range hits {
-		chosen[k], at.logits[k], at.corrected[k] = drawn{h.Target, 1}, h.Score, k+1
+		chosen[k], at.logits[k], at.corrected[k] = drawn{h.Target, 1, 1}, h.Score, k+1
 	}
 	list = r.newList(q, candidates)
 	list.Approximate = true

@@ -163,7 +163,7 @@ func (r *Recommender) policyLists(ctx context.Context, lists []evaluate.LoggedLi
 type plan struct {
 	kept     []int32   // candidates, ascending
 	chances  []float64 // that a list has them
-	explored bool
+	explored float64   // share
 	length   int
 	ranks    []int             // of the candidates, from 0, in the order of a list; nil where places do not matter
 	places   map[int][]float64 // by candidate: the probability of each place, given that it is in the list
@@ -181,7 +181,7 @@ func (r *Recommender) plan(room *room, i int32, k int, lists []evaluate.LoggedLi
 	}
 	slices.Sort(room.kept)
 	room.kept = slices.Compact(room.kept)
-	made := &plan{kept: slices.Clone(room.kept), length: min(k, len(room.kept)), explored: p.Explore > 0,
+	made := &plan{kept: slices.Clone(room.kept), length: min(k, len(room.kept)), explored: p.Explore,
 		places: map[int][]float64{}}
 	made.chances = slices.Clone(room.chances(made.length, p.Explore))
 	if p.ByPlace || len(p.Examination) > 0 {
@@ -256,16 +256,19 @@ func (m *plan) at(c int) []float64 {
 	places := m.places[c]
 	if places == nil {
 		places = make([]float64, m.length)
-		if m.places[c] = places; m.explored {
+		if m.places[c] = places; m.explored > 0 {
 			m.follow(c, places)
 		} else {
 			places[m.ranks[c]] = 1
+		}
+		for k := range places { // a share of the lists is in any order
+			places[k] = (1-m.explored)*places[k] + m.explored/float64(m.length)
 		}
 	}
 	return places
 }
 
-// Whom the duels of pivotal have left standing, and whether the candidate that is followed was taken.
+// Whom the duels of Draw have left standing, and whether the candidate that is followed was taken.
 const (
 	standsBetter    = iota // somebody who comes before it in the list
 	standsWorse            // somebody who comes after it
@@ -275,7 +278,7 @@ const (
 	standing
 )
 
-// follow sets the probability of each place of a candidate, given that pivotal takes it: its place is one more than
+// follow sets the probability of each place of a candidate, given that Draw takes it: its place is one more than
 // the number of those taken that come before it. Of all else it matters only who stands.
 func (m *plan) follow(c int, places []float64) {
 	size := standing * m.length

@@ -370,7 +370,7 @@ type Query struct {
 	Overlay *Overlay // what has changed since the graph was made; nil: nothing
 
 	Diversity float64 // from 0, relevance only, to 1, most diverse
-	Explore   float64 // share of the places that are drawn in proportion to ŷ, from 0 to 1
+	Explore   float64 // share of the places that are drawn where that teaches most, from 0 to 1
 	Seed      uint64  // of the draw
 
 	Explain bool // items say why
@@ -404,6 +404,7 @@ type Item struct {
 	Link       float64 `json:"link"`                // ŷ = P(link | shown)
 	Propensity float64 `json:"propensity"`          // π̂ = P(shown), before this list
 	Shown      float64 `json:"shown"`               // with which probability this list has it; 1 unless drawn
+	Placed     float64 `json:"placed"`              // with which probability it is at this place, given the items
 	Hidden     bool    `json:"hidden,omitempty"`    // in such a list, and not in one by π̂ŷ: exposure hides it
 	Weak       bool    `json:"weak,omitempty"`      // the field pair's π̂ rests on little; see the explanation
 
@@ -479,7 +480,7 @@ type room struct {
 	own           []float32 // room of scores
 	seen, spare   []float32 // log π̂ŷ, and what it takes to find it
 	kept          []int32   // candidates, ascending
-	relevance     []float32 // ŷ of every node, where a list is drawn
+	teaches       []float32 // how much every node would teach, where a list is drawn
 	shares        []float64 // of the candidates, where a list is drawn
 }
 
@@ -571,7 +572,7 @@ func (r *Recommender) exact(ctx context.Context, q Query) (*List, error) {
 	if q.Compare {
 		var others []drawn
 		for _, j := range kern.Best(room.naive, room.kept, q.K) {
-			others = append(others, drawn{j, 1})
+			others = append(others, drawn{j, 1, 1})
 		}
 		q.Explain = false
 		if list.Naive, err = r.describe(ctx, q, others, r.placesOf(room, seen, others)); err != nil {
@@ -590,7 +591,7 @@ func (r *Recommender) choose(ctx context.Context, room *room, order []float32, q
 		return r.diversify(ctx, room, order, q)
 	}
 	for _, j := range kern.Best(order, room.kept, q.K) {
-		chosen = append(chosen, drawn{j, 1})
+		chosen = append(chosen, drawn{j, 1, 1})
 	}
 	return chosen
 }

@@ -232,20 +232,34 @@ func TestExploreShowsWithItsProbability(t *testing.T) {
 	const draws, k = 4000, 6
 	for _, share := range []float64{.3, 1} {
 		shown, stated := map[int32]int{}, map[int32]float64{}
+		var shuffled, best float64
+		var weights [k]float64 // of the first item by ŷ, by place: 1 over the chance to be there
 		for seed := range uint64(draws) {
 			list := must(r.Top(t.Context(), Query{Source: r.Node(39), K: k, Explore: share, Seed: seed}))(t)
 			if len(list.Items) != k {
 				t.Fatalf("%d items", len(list.Items))
 			}
+			if !slices.IsSortedFunc(list.Items, func(a, b Item) int { return cmp.Compare(b.Logit, a.Logit) }) {
+				shuffled++
+			}
 			for i, item := range list.Items {
+				if item.ByLink == 1 {
+					best++
+					weights[i] += 1 / item.Placed
+				}
 				if before, ok := stated[item.Node]; ok && before != item.Shown {
 					t.Fatalf("%s is shown with %v and with %v", item.ID, before, item.Shown)
 				}
 				stated[item.Node] = item.Shown
 				shown[item.Node]++
-				if i > 0 && item.Logit > list.Items[i-1].Logit {
-					t.Fatal("the list is out of order")
-				}
+			}
+		}
+		if of := share * draws * (1 - 1./720); math.Abs(shuffled-of) > 5*math.Sqrt(of*(1-share))+10 {
+			t.Errorf("%v of %v lists are out of order, and %v should be", shuffled, draws, of)
+		}
+		for place, sum := range weights { // each place as often as its chance says
+			if sum /= best; math.Abs(sum-1) > 5*math.Sqrt(k/share/best) {
+				t.Errorf("share %v, place %d: %v times as often as stated", share, place+1, sum)
 			}
 		}
 		for j, p := range stated {
@@ -273,7 +287,7 @@ func TestExploreShowsWithItsProbability(t *testing.T) {
 	}
 }
 
-// Shares are in proportion to ŷ, none beyond 1, and add up; also where ŷ of the best dwarfs all others.
+// Shares are in proportion to √(ŷ(1−ŷ)(1+z²)), none beyond 1, and add up; also where one dwarfs all others.
 func TestProportional(t *testing.T) {
 	for _, scores := range [][]float32{{9, 9, -3, -4, -5}, {-40, 3, 8, -60, -41, 7, -42}, {0, 0, 0, 0},
 		{-80, 20, -85, 20}, {-200, -300, -400, 90}} {
@@ -282,18 +296,19 @@ func TestProportional(t *testing.T) {
 			room.kept = append(room.kept, int32(j))
 		}
 		for k := 1; k <= len(scores); k++ {
-			p := room.proportional(kern.Best(scores, room.kept, k))
+			p := room.proportional(k)
 			var sum, c float64
 			for j, x := range p {
 				sum += x
 				if x < 1 { // all others have one c
-					y := math.Max(sigmoid(float64(scores[j])), 1e-300)
-					if scores[j] < -88 {
-						y = 1e-300 // float32 has nothing so small
+					z := float64(scores[j])
+					w := math.Max(math.Sqrt(sigmoid(z)*sigmoid(-z)*(1+z*z)), 1e-18)
+					if z > 16 {
+						w = 1e-18 // float32 has no 1 − ŷ so small
 					}
-					if ratio := x / y; c == 0 {
+					if ratio := x / w; c == 0 {
 						c = ratio
-					} else if math.Abs(ratio-c) > 1e-5*c {
+					} else if math.Abs(ratio-c) > 1e-2*c {
 						t.Errorf("%v, %d of them: shares %v have no common factor", scores, k, p)
 					}
 				}
@@ -332,7 +347,7 @@ func TestPivotal(t *testing.T) {
 		random := rand.New(rand.NewPCG(5, 6))
 		counts := make([]int, len(p))
 		for range draws {
-			chosen := pivotal(p, random)
+			chosen := Draw(p, random)
 			if len(chosen) != int(math.Round(total)) {
 				t.Fatalf("%v: %d drawn", p, len(chosen))
 			}

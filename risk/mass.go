@@ -11,9 +11,37 @@ const (
 	Exposed                   // a = 1
 	Unexposed                 // a = 0
 	// Offered: there was no link, and then the target was shown on purpose, whatever π is. Whether it was then
-	// linked shows how probable the link is given that exposure had not led to it before.
+	// linked shows how probable the link is given that exposure had not led to it before. The values above it are
+	// of targets that may not have been looked at; see [OfferedSeen].
 	Offered
 )
+
+// seenSteps is how many values of Exposure an e-fold of Seen takes.
+const seenSteps = 45
+
+// OfferedSeen is Offered of a target that, if it is wanted, turns out to be with probability q only: it stood where few
+// look, or wanting shows in a click that many do not make. q is rounded by 1.1% at most, and at least .0037.
+func OfferedSeen(q float64) Exposure {
+	if !(q < 1) {
+		return Offered
+	}
+	steps := math.Round(-seenSteps * math.Log(math.Max(q, 1e-9)))
+	return Offered + Exposure(math.Min(steps, float64(math.MaxUint8-Offered)))
+}
+
+// seenOf is the q of every value.
+var seenOf = func() (q [1 + math.MaxUint8]float64) {
+	for e := range q {
+		q[e] = math.Exp(-math.Max(float64(e-int(Offered)), 0) / seenSteps)
+	}
+	return q
+}()
+
+// IsOffered reports whether the target was shown on purpose, as [Offered] and [OfferedSeen] say.
+func (e Exposure) IsOffered() bool { return e >= Offered }
+
+// Seen is the probability with which wanting shows; see [OfferedSeen]. It is 1 of all others.
+func (e Exposure) Seen() float64 { return seenOf[e] }
 
 // Observation is what has been seen of one pair, apart from what the models believe.
 type Observation struct {
@@ -198,7 +226,7 @@ type DR struct{}
 func (DR) Mass(o Observation, b Belief) Mass {
 	p := b.Link()
 	switch {
-	case o.Exposure == Unlogged || o.Exposure == Offered:
+	case o.Exposure == Unlogged || o.Exposure.IsOffered():
 		return Mass{math.NaN(), math.NaN()}
 	case o.Exposure == Exposed && o.Linked:
 		p += b.NotLink() * b.InversePropensity()

@@ -170,3 +170,23 @@ func TestDoublyRobust(t *testing.T) {
 		}
 	}
 }
+
+// A chance to be seen survives its encoding within 1.2%, from certain down to the least.
+func TestOfferedSeen(t *testing.T) {
+	for q := 1.; q > .0038; q *= .993 {
+		e := OfferedSeen(q)
+		if !e.IsOffered() || math.Abs(e.Seen()/q-1) > .012 {
+			t.Fatalf("%v is %d, which is %v", q, e, e.Seen())
+		}
+	}
+	for q, want := range map[float64]float64{1: 1, 2: 1, math.NaN(): 1, 0: seenOf[255], -1: seenOf[255]} {
+		if got := OfferedSeen(q).Seen(); got != want {
+			t.Errorf("%v is read as %v, want %v", q, got, want)
+		}
+	}
+	for _, e := range []Exposure{Unlogged, Exposed, Unexposed} {
+		if e.IsOffered() || e.Seen() != 1 {
+			t.Errorf("exposure %d: offered %v, seen with %v", e, e.IsOffered(), e.Seen())
+		}
+	}
+}

@@ -15,6 +15,10 @@ import (
 type ExposureLog struct {
 	Source, Target  []int32
 	Exposed, Linked []bool
+	// Seen is how probably wanting shows in a row, in a log of kind Offered: less than 1 where the target stood at a
+	// place that few look at, or where a click is waited for that many do not make. nil means 1. Of a pair that occurs
+	// more than once, wanting shows in one row or another, independently.
+	Seen []float64
 }
 
 // LogKind says what an exposure log means for the pairs that are not in it.
@@ -51,6 +55,12 @@ func (p Plan) checkLog(log *ExposureLog) error {
 		return fmt.Errorf("%w: the log has %d sources, %d targets, %d exposures and %d links", ErrShape,
 			n, len(log.Target), len(log.Exposed), len(log.Linked))
 	}
+	for k, q := range log.Seen {
+		if !(q > 0 && q <= 1) || len(log.Seen) != n {
+			return fmt.Errorf("%w: row %d of the log of %d rows is seen with probability %v; give one above 0, up to 1",
+				ErrShape, k, n, q)
+		}
+	}
 	if n == 0 || p.Log == Complete || p.Log == Offered || p.Log == Ignored {
 		return nil
 	}
@@ -68,6 +78,7 @@ func (p Plan) checkLog(log *ExposureLog) error {
 type entry struct {
 	graph.Link
 	exposed, linked bool
+	missed          float64 // chance that wanting does not show
 }
 
 // entries returns the log's pairs that belong to a subset, each once, by source and then by target.
@@ -75,8 +86,12 @@ func (l *ExposureLog) entries(belongs func(i, j int32) bool) []entry {
 	var all []entry
 	for k, i := range l.Source {
 		if belongs(i, l.Target[k]) {
-			all = append(all, entry{graph.Link{Source: i, Target: l.Target[k]}, l.Exposed[k] || l.Linked[k],
-				l.Linked[k]})
+			e := entry{Link: graph.Link{Source: i, Target: l.Target[k]}, exposed: l.Exposed[k] || l.Linked[k],
+				linked: l.Linked[k]}
+			if l.Seen != nil {
+				e.missed = 1 - l.Seen[k]
+			}
+			all = append(all, e)
 		}
 	}
 	slices.SortStableFunc(all, func(a, b entry) int { return compareLinks(a.Link, b.Link) })
@@ -84,6 +99,7 @@ func (l *ExposureLog) entries(belongs func(i, j int32) bool) []entry {
 	for _, e := range all {
 		if n := len(once); n > 0 && once[n-1].Link == e.Link {
 			once[n-1].exposed, once[n-1].linked = once[n-1].exposed || e.exposed, once[n-1].linked || e.linked
+			once[n-1].missed *= e.missed
 			continue
 		}
 		once = append(once, e)
@@ -162,7 +178,7 @@ func joinOffered(g *graph.Graph, known Evidence, logged []entry) Evidence {
 		return known
 	}
 	both := newRows(p)
-	offer := func(e entry) { both.add(e.Link, e.linked, offeredWeight, 1, risk.Offered) }
+	offer := func(e entry) { both.add(e.Link, e.linked, offeredWeight, 1, risk.OfferedSeen(1-e.missed)) }
 	merge(p, logged, offer, func(k int, e *entry) {
 		exposure := risk.Unlogged
 		if known.Exposure != nil {

@@ -1,6 +1,7 @@
 package sample
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -165,8 +166,8 @@ func TestRepeatedShowingsAreOne(t *testing.T) {
 			}
 		}
 	}
-	twice := &ExposureLog{append(log.Source, log.Source...), append(log.Target, log.Target...),
-		append(log.Exposed, log.Exposed...), append(log.Linked, log.Linked...)}
+	twice := &ExposureLog{Source: append(log.Source, log.Source...), Target: append(log.Target, log.Target...),
+		Exposed: append(log.Exposed, log.Exposed...), Linked: append(log.Linked, log.Linked...)}
 	plan := Plan{Split: RandomLinks, Log: Sampled}
 	a, b := must(prepare(t, g, plan, log))(t), must(prepare(t, g, plan, twice))(t)
 	if a.Problem.Checksum() != b.Problem.Checksum() {
@@ -378,6 +379,37 @@ func TestOfferedBesideALog(t *testing.T) {
 	if at != alone.Train.Len() || shown != len(offered.Source) || linked != want || want == 0 {
 		t.Errorf("%d of %d pairs of the log, %d of %d offered, %d of %d linked", at, alone.Train.Len(), shown,
 			len(offered.Source), linked, want)
+	}
+}
+
+// A pair that was offered twice is missed only if it is missed twice; a chance that is none is refused.
+func TestOfferedSeen(t *testing.T) {
+	t.Parallel()
+	g := shop(t, 50, 20, 600, true)
+	i, j := g.Sources()[0], g.Targets()[0]
+	for k := range g.Targets() {
+		if j = g.Targets()[k]; !g.HasLink(i, j) {
+			break
+		}
+	}
+	offered := &ExposureLog{Source: []int32{i, i}, Target: []int32{j, j}, Exposed: []bool{true, true},
+		Linked: []bool{false, false}, Seen: []float64{.5, .2}}
+	o := Options{Origin: Origin{Plan: Plan{Split: Whole, Log: Offered, PerLink: 4}}, Log: offered}
+	p := must(Prepare(t.Context(), g, o))(t).Problem
+	var got []risk.Exposure
+	for _, e := range p.Exposure {
+		if e.IsOffered() {
+			got = append(got, e)
+		}
+	}
+	if len(got) != 1 || got[0] != risk.OfferedSeen(.6) {
+		t.Errorf("offered %v, want one that is seen with .6", got)
+	}
+	for _, seen := range [][]float64{{.5, 0}, {.5, 1.1}, {.5, math.NaN()}, {.5}} {
+		offered.Seen = seen
+		if _, err := Prepare(t.Context(), g, o); !errors.Is(err, ErrShape) {
+			t.Errorf("%v is taken", seen)
+		}
 	}
 }
 

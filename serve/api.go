@@ -399,7 +399,7 @@ type recommendInput struct {
 	Linked    bool              `query:"linked" doc:"include targets that the node links to already"`
 	Exclude   []string          `query:"exclude,explode" maxItems:"1000" doc:"id to leave out; repeatable"`
 	Diversity float64           `query:"diversity" minimum:"0" maximum:"1" doc:"0: relevance only; 1: most diverse"`
-	Explore   optional[float64] `query:"explore" doc:"share of positions drawn in proportion to ŷ, from 0 to 1"`
+	Explore   optional[float64] `query:"explore" doc:"share of positions drawn where that teaches most, from 0 to 1"`
 	Seed      optional[uint64]  `query:"seed" doc:"seed of exploration; default: random"`
 	Seen      bool              `query:"seen" doc:"rank by π̂ŷ, which repeats past exposure; turns explore off"`
 	Compare   bool              `query:"compare" doc:"add the naive model's list"`

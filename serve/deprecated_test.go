@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -160,8 +161,8 @@ func TestFilesOfTheLastVersion(t *testing.T) {
 		test.Since.Truncate(time.Microsecond)) {
 		t.Fatalf("%+v, want %+v", after.ABTest, test)
 	}
-	if len(before.Arms) != 2 || before.Arms[0].Shown+before.Arms[1].Shown == 0 || before.Arms[0] != after.Arms[0] ||
-		before.Arms[1] != after.Arms[1] {
+	if len(before.Arms) != 2 || before.Arms[0].Shown+before.Arms[1].Shown == 0 ||
+		!reflect.DeepEqual(before.Arms, after.Arms) {
 		t.Errorf("%+v, before %+v", after.Arms, before.Arms)
 	}
 }

@@ -7,7 +7,7 @@
 //	   ▲                                                                               │
 //	   └── live model ◄── validated, deployed ◄── retrained: exposure has known P ◄────┘
 //
-// Every list explores a little: a share of its positions is drawn in proportion to ŷ, from a seed that is part of the
+// Every list explores a little: a share of its positions is drawn at random, from a seed that is part of the
 // list's id. So every item has a known probability of being shown, and the service learns from its log without
 // guessing exposure.
 //

@@ -230,7 +230,8 @@ func TestForget(t *testing.T) {
 func checkTraining(t testing.TB, s *Service, upTo int64) {
 	t.Helper()
 	for _, method := range []string{"bayes", "naive"} {
-		data, err := s.trainingData(t.Context(), s.datasets.newest(), s.live.Load().current.origin, method, upTo)
+		data, err := s.trainingData(t.Context(), s.live.Load().current.origin, method,
+			s.readingFor(s.datasets.newest(), upTo))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -52,12 +52,13 @@ func serveUntilKilled(folders string) {
 		select {}
 	}
 	began = time.Now()
-	log, err := s.readLog(context.Background(), s.Graph(), totals.Seq)
-	if err != nil {
+	log := s.readingFor(s.datasets.newest(), totals.Seq)
+	if err := s.read(context.Background(), log); err != nil {
 		fmt.Println("failed:", err)
 		return
 	}
-	fmt.Println(time.Since(began).Microseconds(), peakMemory(), len(log.Source))
+	source, _ := log.log.Pairs()
+	fmt.Println(time.Since(began).Microseconds(), peakMemory(), len(source))
 	select {} // until it is killed
 }
 

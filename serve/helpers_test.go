@@ -137,7 +137,8 @@ func TestMain(m *testing.M) {
 		runVictim(folder)
 		return
 	}
-	jobPriority = func() {} // on a busy machine a test would wait long for what comes last
+	clickWindow, linkWindow = 0, 0 // tests train on what has just happened
+	jobPriority = func() {}        // on a busy machine a test would wait long for what comes last
 	os.Exit(temptest.Run(func() int {
 		defer postgrestest.Close()
 		code := m.Run()

@@ -2,7 +2,9 @@ package serve
 
 import (
 	"context"
+	"time"
 
+	"unseen/click"
 	"unseen/evaluate"
 	"unseen/graph"
 	"unseen/serve/store"
@@ -20,28 +22,49 @@ type LoggedLists struct {
 	Beyond  int     // events of lists after the first 200,000
 }
 
-// ReadLists reads the lists in a log after a Seq. find gives the number of a node by its id. Events of nodes that the
-// graph does not have are counted and left out.
-func ReadLists(ctx context.Context, log store.Store, after int64, g *graph.Graph,
-	find func(id string) (int32, bool)) (*LoggedLists, error) {
+// ListReading says how lists are read from a log.
+type ListReading struct {
+	After  int64                         // Seq after which events are read
+	Find   func(id string) (int32, bool) // number of a node
+	Until  time.Time                     // later lists may still be clicked, and are left out; zero: none
+	Clicks *click.Behaviour              // what is believed of clicks; nil: all that is wanted is clicked
+}
+
+// listReading is how the service reads its own lists: only those that are old enough to have been clicked.
+func (s *Service) listReading(g *graph.Graph, clicks *click.Behaviour) ListReading {
+	r := ListReading{Clicks: clicks, Find: func(id string) (int32, bool) { return s.forgotten.find(g, id) }}
+	if window := s.o.Clicks.windows().Click; window > 0 {
+		r.Until = s.o.Now().Add(-window)
+	}
+	return r
+}
+
+// ReadLists reads the lists in a log. Events of nodes that the graph does not have are counted and left out.
+func ReadLists(ctx context.Context, log store.Store, g *graph.Graph, r ListReading) (*LoggedLists, error) {
 	out := &LoggedLists{}
 	at := map[string]int{}       // by the list's id
 	place := map[[2]string]int{} // by the list's id and the target's
-	for event, err := range store.All(ctx, log, after) {
+	for event, err := range store.All(ctx, log, r.After) {
 		if err != nil {
 			return nil, err
 		}
 		if event.List == "" {
 			continue
 		}
-		i, known := find(event.Source)
-		j, found := find(event.Target)
+		i, known := r.Find(event.Source)
+		j, found := r.Find(event.Target)
 		if !known || !found || i == j || !g.IsSource(i) || !g.IsTarget(j) {
 			out.Strange++
 			continue
 		}
+		if event.Kind == store.Shown && !r.Until.IsZero() && event.At.After(r.Until) {
+			continue
+		}
 		n, ok := at[event.List]
 		if !ok {
+			if event.Kind != store.Shown {
+				continue // of a list that is too young, or was not logged
+			}
 			if len(out.Lists) == maxLoggedLists {
 				out.Beyond++
 				continue
@@ -58,10 +81,12 @@ func ReadLists(ctx context.Context, log store.Store, after int64, g *graph.Graph
 			out.Lists[n].Items = append(out.Lists[n].Items, evaluate.LoggedItem{Target: j})
 			out.Linked = out.Linked || g.HasLink(i, j)
 		}
-		switch item := &out.Lists[n].Items[k]; event.Kind {
-		case store.Shown:
+		surface := r.Clicks.Surface(event.Surface)
+		switch item := &out.Lists[n].Items[k]; {
+		case event.Kind == store.Shown:
 			item.Probability, item.Place, item.Placed = event.Probability, event.Position, event.Placed
-		case store.Clicked, store.Linked:
+			item.Seen = r.Clicks.Seen(event.Surface, event.Position)
+		case event.Kind == store.Linked || event.Kind == store.Clicked && (surface == nil || !surface.ByLinks):
 			item.Wanted = true
 		}
 	}

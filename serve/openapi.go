@@ -105,12 +105,13 @@ var examples = map[string]struct{ request, answer string }{
 		`{"list": "0c398d55d00ab626-9f2c1a44d0be-5f3a9c01b2d7", "model": "9f2c1a44d0be", "seed": 881470299203155494,
 		"explore": 0.1, "logged": 2, "field": "Biology", "candidates": 238,
 		"candidateSet": "all/238/b41fa3c0d96e",
-		"source": {"rank": 0, "id": "p17", "link": 0, "logit": 0, "propensity": 0, "shown": 0, "correctedRank": 0},
+		"source": {"rank": 0, "id": "p17", "link": 0, "logit": 0, "propensity": 0, "shown": 0, "placed": 0,
+		"correctedRank": 0},
 		"items": [
 		{"rank": 1, "id": "p4", "field": "Biology", "link": 0.41, "logit": -0.36, "propensity": 0.08, "shown": 0.97,
-		"correctedRank": 1, "naiveRank": 30, "seenRank": 12, "hidden": true},
+		"placed": 0.91, "correctedRank": 1, "naiveRank": 30, "seenRank": 12, "hidden": true},
 		{"rank": 2, "id": "p9", "field": "Physics", "link": 0.33, "logit": -0.71, "propensity": 0.52, "shown": 0.94,
-		"correctedRank": 2, "naiveRank": 2, "seenRank": 1, "hidden": false}]}`,
+		"placed": 0.91, "correctedRank": 2, "naiveRank": 2, "seenRank": 1, "hidden": false}]}`,
 	},
 	"logEvents": {
 		`{"events": [{"id": "visit-7/1", "kind": "shown", "source": "p17", "target": "p4", "position": 1,

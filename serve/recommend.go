@@ -49,7 +49,7 @@ type RecommendRequest struct {
 	Linked    bool     `json:"linked,omitempty" doc:"include targets that the node links to already"`
 	Exclude   []string `json:"exclude,omitempty" doc:"ids to leave out"`
 	Diversity float64  `json:"diversity,omitempty" doc:"from 0, relevance only, to 1, most diverse; turns explore off"`
-	Explore   *float64 `json:"explore,omitempty" doc:"share of positions drawn in proportion to ŷ"`
+	Explore   *float64 `json:"explore,omitempty" doc:"share of positions drawn where that teaches most"`
 	Seed      *uint64  `json:"seed,omitempty" doc:"seed of exploration; default: random"`
 	Seen      bool     `json:"seen,omitempty" doc:"rank by π̂ŷ, which repeats past exposure; turns explore off"`
 	Compare   bool     `json:"compare,omitempty" doc:"add the naive model's list"`
@@ -206,7 +206,7 @@ func (s *Service) logShown(ctx context.Context, r RecommendRequest, a *Recommend
 		events[k] = store.LogEvent{
 			ID: fmt.Sprintf("%s.%d", a.List, k+1), Kind: store.Shown, Source: source, Target: item.ID,
 			Probability: item.Shown, Model: a.Model, List: a.List, Position: k + 1, Surface: r.Surface,
-			Candidates: a.CandidateSet,
+			Placed: item.Placed, Candidates: a.CandidateSet,
 		}
 	}
 	result, err := s.AppendEvents(ctx, events)

@@ -283,7 +283,7 @@ func TestReplay(t *testing.T) {
 		}
 		nodes, k, within = 400, 8, .03
 	}
-	explore := 1.
+	explore := .1
 	if text := os.Getenv("UNSEEN_REPLAY_EXPLORE"); text != "" {
 		var err error
 		if explore, err = strconv.ParseFloat(text, 64); err != nil {

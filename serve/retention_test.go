@@ -76,15 +76,16 @@ func TestCompactionLosesNothingNeeded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		data, err := s.trainingData(t.Context(), s.datasets.newest(), e.origin, e.Model().Method, totals.Seq-200)
+		data, err := s.trainingData(t.Context(), e.origin, e.Model().Method,
+			s.readingFor(s.datasets.newest(), totals.Seq-200))
 		if err != nil {
 			t.Fatal(err)
 		}
-		naive, err := s.trainingData(t.Context(), s.datasets.newest(), e.origin, "naive", totals.Seq)
+		naive, err := s.trainingData(t.Context(), e.origin, "naive", s.readingFor(s.datasets.newest(), totals.Seq))
 		if err != nil {
 			t.Fatal(err)
 		}
-		log, err := s.logRisk(t.Context(), e, 100)
+		log, err := s.logRisk(t.Context(), e, ModelEntry{Seq: 100})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 
+	"unseen/click"
 	"unseen/evaluate"
 	"unseen/fit"
 	"unseen/graph"
@@ -22,7 +23,6 @@ import (
 	"unseen/progress"
 	"unseen/recommend"
 	"unseen/sample"
-	"unseen/serve/store"
 )
 
 // perform performs a job.
@@ -44,47 +44,6 @@ func (s *Service) perform(ctx context.Context, r JobRequest, update func(func(*J
 	return fmt.Errorf("unknown kind of job %q", r.Kind)
 }
 
-// serviceLog is what the log says of pairs, in the order of their first event.
-type serviceLog struct {
-	sample.ExposureLog
-	linkedAt []int64 // when a pair was first clicked or linked; graph.NoTime where it was not
-}
-
-// readLog reads the log up to an event: what was shown, and what was clicked or linked. A click counts as a link.
-func (s *Service) readLog(ctx context.Context, g *graph.Graph, upTo int64) (*serviceLog, error) {
-	log := &serviceLog{}
-	at := map[uint64]int32{} // where a pair is; a large log has many
-	for e, err := range store.All(ctx, s.events, 0) {
-		if err != nil {
-			return nil, err
-		}
-		if e.Seq > upTo {
-			break
-		}
-		i, known := s.forgotten.find(g, e.Source)
-		j, found := s.forgotten.find(g, e.Target)
-		if !known || !found || i == j || !g.IsSource(i) || !g.IsTarget(j) {
-			continue // a new text, or a node of another dataset or on the wrong side
-		}
-		pair := uint64(i)<<32 | uint64(j)
-		k, ok := at[pair]
-		if !ok {
-			k = int32(len(log.Source))
-			at[pair] = k
-			log.Source, log.Target = append(log.Source, i), append(log.Target, j)
-			log.Exposed, log.Linked = append(log.Exposed, true), append(log.Linked, false)
-			log.linkedAt = append(log.linkedAt, graph.NoTime)
-		}
-		if e.Kind == store.Shown {
-			continue
-		}
-		if at := e.At.Unix(); !log.Linked[k] || at < log.linkedAt[k] {
-			log.Linked[k], log.linkedAt[k] = true, at
-		}
-	}
-	return log, nil
-}
-
 // trainingData is what a model learns from: the dataset and the log up to an event.
 type trainingData struct {
 	*sample.Prepared
@@ -93,39 +52,37 @@ type trainingData struct {
 
 // trainingData prepares what a method learns from. naive ignores exposure: links of the log count as links of the
 // dataset, and what was shown is not used.
-func (s *Service) trainingData(ctx context.Context, base *baseData, origin sample.Origin, method string,
-	upTo int64) (*trainingData, error) {
+func (s *Service) trainingData(ctx context.Context, origin sample.Origin, method string, r *reading) (*trainingData,
+	error) {
 	if err := s.vectorsFault(); err != nil {
 		return nil, err
 	}
-	g, log := base.Graph(), base.Log()
-	origin.Files = base.Files()
-	note := "retrained on the log"
+	g, log := r.base.Graph(), r.base.Log()
+	origin.Files = r.base.Files()
 	var offered *sample.ExposureLog
-	if upTo > 0 {
-		shown, err := s.readLog(ctx, g, upTo)
-		if err != nil {
-			return nil, err
-		}
-		if len(shown.Source) > 0 {
-			switch {
-			case method == "naive":
-				if g, err = withLinks(g, shown); err != nil {
-					return nil, err
-				}
-			case log != nil && origin.Plan.Log != sample.Ignored && origin.Plan.Log != sample.Offered:
-				note = "retrained on the dataset's exposures and the service's log"
-				offered = &shown.ExposureLog
-			default:
-				origin.Plan.Log, log = sample.Offered, &shown.ExposureLog
+	if err := s.read(ctx, r); err != nil {
+		return nil, err
+	}
+	note := r.note()
+	if r.log.Showings > 0 {
+		switch {
+		case method == "naive":
+			var err error
+			if g, err = withLinks(g, r.log); err != nil {
+				return nil, err
 			}
+		case log != nil && origin.Plan.Log != sample.Ignored && origin.Plan.Log != sample.Offered:
+			note += ", beside the dataset's exposures"
+			offered = r.log.Exposures(r.clicks)
+		default:
+			origin.Plan.Log, log = sample.Offered, r.log.Exposures(r.clicks)
 		}
 	}
 	if method == "naive" {
 		origin.Plan.Log, log = sample.Ignored, nil
 	}
 	prepared, err := sample.Prepare(ctx, g, sample.Options{Origin: origin, Log: log, Offered: offered, Threads: 1,
-		Without: s.without(base, base.seq)})
+		Without: s.without(r.base, r.base.seq)})
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +91,7 @@ func (s *Service) trainingData(ctx context.Context, base *baseData, origin sampl
 
 // withLinks returns the graph with the links of a log added to its own. They have times where the graph's links do:
 // what is held out and what was available depend on them.
-func withLinks(g *graph.Graph, log *serviceLog) (*graph.Graph, error) {
+func withLinks(g *graph.Graph, log *click.Log) (*graph.Graph, error) {
 	b := new(graph.Builder)
 	for f := range g.FieldCount() {
 		if uint16(f) == graph.UnknownField {
@@ -166,15 +123,14 @@ func withLinks(g *graph.Graph, log *serviceLog) (*graph.Graph, error) {
 			}
 		}
 	}
-	for k, linked := range log.Linked {
-		if linked && !g.HasLink(log.Source[k], log.Target[k]) {
-			when := int64(graph.NoTime)
-			if g.HasLinkTimes() {
-				when = log.linkedAt[k]
-			}
-			if err := b.AddLinkAt(log.Source[k], log.Target[k], when); err != nil {
-				return nil, err
-			}
+	source, target, at := log.Links()
+	for k, i := range source {
+		when := int64(graph.NoTime)
+		if g.HasLinkTimes() && at[k] != 0 {
+			when = at[k]
+		}
+		if err := b.AddLinkAt(i, target[k], when); err != nil {
+			return nil, err
 		}
 	}
 	out, _, err := b.Build()
@@ -202,7 +158,12 @@ func (s *Service) retrain(ctx context.Context, r JobRequest, report progress.Fun
 		return err
 	}
 	hidden := s.forgotten.hidden.Load()
-	data, err := s.trainingData(ctx, base, parent.origin, method, totals.Seq)
+	settings.Method = method
+	log := s.readingFor(base, totals.Seq)
+	if err := s.learnClicks(ctx, log, parent, settings, report); err != nil {
+		return err
+	}
+	data, err := s.trainingData(ctx, parent.origin, method, log)
 	if err != nil {
 		return err
 	}
@@ -233,7 +194,8 @@ func (s *Service) retrain(ctx context.Context, r JobRequest, report progress.Fun
 		return err
 	}
 	entry := ModelEntry{Digest: digest, Method: m.Method, Made: s.o.Now().UTC(), Parent: parent.digest,
-		Seq: totals.Seq, Logged: data.Logged, Note: data.note, Catalogue: base.seq}
+		Seq: totals.Seq, Logged: data.Logged, Note: data.note, Catalogue: base.seq,
+		Log: &LogReading{At: log.at, Counts: log.log.Counts, Clicks: log.clicks}}
 	if entry.Checks, err = s.validate(ctx, next, parent, data); err != nil {
 		return err
 	}
@@ -473,7 +435,7 @@ func (s *Service) evaluate(ctx context.Context, r JobRequest, report progress.Fu
 	}
 	update(func(j *Job) { j.Model = entry.Digest })
 	report(progress.Event{Phase: "preparing the held-out pairs"})
-	data, err := s.trainingData(ctx, e.base, e.origin, e.Model().Method, entry.Seq)
+	data, err := s.trainingData(ctx, e.origin, e.Model().Method, s.readingOf(e, entry))
 	if err != nil {
 		return err
 	}
@@ -493,7 +455,7 @@ func (s *Service) evaluate(ctx context.Context, r JobRequest, report progress.Fu
 	}
 	found.Model, found.Dataset = entry.Digest, filepath.Base(s.net.Folder())
 	report(progress.Event{Phase: "evaluating on the log"})
-	if found.Log, err = s.logRisk(ctx, e, entry.Seq); err != nil && !errors.Is(err, evaluate.ErrEmpty) {
+	if found.Log, err = s.logRisk(ctx, e, entry); err != nil && !errors.Is(err, evaluate.ErrEmpty) {
 		return err
 	}
 	return s.models.saveEvaluation(entry.Digest, found)
@@ -503,7 +465,7 @@ func (s *Service) evaluate(ctx context.Context, r JobRequest, report progress.Fu
 // has not seen. An existing evaluation, as the demo writes one, stays.
 func (s *Service) evaluateByLog(ctx context.Context, e *loadedModel, entry ModelEntry, report progress.Func) error {
 	report(progress.Event{Phase: "evaluating on the log"})
-	by, err := s.logRisk(ctx, e, entry.Seq)
+	by, err := s.logRisk(ctx, e, entry)
 	if errors.Is(err, evaluate.ErrEmpty) {
 		return errors.New("the model was fitted to all of its data, so there are no held-out pairs: " +
 			"fit a model with another split, or log the lists that this one shows")
@@ -525,9 +487,15 @@ func (s *Service) evaluateByLog(ctx context.Context, e *loadedModel, entry Model
 
 // logRisk evaluates a model on the lists that were shown after its training, with the logged probabilities. A log of
 // clicks without lists gives evaluate.ErrEmpty.
-func (s *Service) logRisk(ctx context.Context, e *loadedModel, after int64) (*evaluate.LogRisk, error) {
+func (s *Service) logRisk(ctx context.Context, e *loadedModel, entry ModelEntry) (*evaluate.LogRisk, error) {
 	g := e.Graph()
-	logged, err := ReadLists(ctx, s.events, after, g, func(id string) (int32, bool) { return s.forgotten.find(g, id) })
+	var clicks *click.Behaviour
+	if entry.Log != nil {
+		clicks = entry.Log.Clicks
+	}
+	reading := s.listReading(g, clicks)
+	reading.After = entry.Seq
+	logged, err := ReadLists(ctx, s.events, g, reading)
 	if err != nil {
 		return nil, err
 	}

@@ -318,15 +318,15 @@ func TestSurfacesAndDismissals(t *testing.T) {
 		t.Fatalf("got %+v", page.Events)
 	}
 	for k, e := range page.Events[:5] {
-		surface, placed, candidates := "mail", 0., logged.CandidateSet
-		if k > 2 {
-			surface, placed, candidates = "home", .5, sent.CandidateSet
+		surface, placed, candidates := "home", .5, sent.CandidateSet
+		if k <= 2 {
+			surface, placed, candidates = "mail", logged.Items[k].Placed, logged.CandidateSet
 		}
 		if e.Surface != surface || e.Placed != placed || e.Candidates != candidates {
 			t.Errorf("event %d: %+v", k, e)
 		}
 	}
-	lists, err := ReadLists(t.Context(), s.events, 0, s.Graph(), s.Graph().Index)
+	lists, err := ReadLists(t.Context(), s.events, s.Graph(), ListReading{Find: s.Graph().Index})
 	if err != nil || len(lists.Lists) != 2 || len(lists.Lists[1].Items) != 2 || lists.Lists[1].Items[0].Wanted {
 		t.Errorf("%v: read the lists %+v", err, lists)
 	}
@@ -1156,7 +1156,7 @@ func TestClearlyWorseModels(t *testing.T) {
 	s := open(t)
 	ctx := t.Context()
 	serves := s.live.Load().current
-	l, err := s.trainingData(ctx, s.datasets.newest(), serves.origin, "bayes", 0)
+	l, err := s.trainingData(ctx, serves.origin, "bayes", s.readingFor(s.datasets.newest(), 0))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -42,6 +42,8 @@ type Options struct {
 	// see store.Retention. 0 means for ever; an hour is the least.
 	KeepEvents time.Duration
 
+	Clicks Clicks // how clicks are read
+
 	RetrainEvery time.Duration // time from one retraining to the next; 0 means only on request
 	RetrainAfter int64         // new events that a scheduled retraining needs; 0 means 1
 

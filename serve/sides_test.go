@@ -114,11 +114,11 @@ func TestShop(t *testing.T) {
 	if w := c.do("POST", "/api/v1/events", batch); w.Code != 200 {
 		t.Fatalf("%d %s", w.Code, w.Body)
 	}
-	log, err := s.readLog(t.Context(), s.Graph(), math.MaxInt64)
-	if err != nil {
+	log := s.readingFor(s.datasets.newest(), math.MaxInt64)
+	if err := s.read(t.Context(), log); err != nil {
 		t.Fatal(err)
 	}
-	grown, err := withLinks(g, log)
+	grown, err := withLinks(g, log.log)
 	if err != nil || grown.LinkCount() != g.LinkCount()+1 || !slices.Contains(grown.OutTimes(g.Sources()[3]), 4000) {
 		t.Errorf("%v; %d links, and of the person at %v", err, grown.LinkCount(), grown.OutTimes(g.Sources()[3]))
 	}

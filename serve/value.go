@@ -26,7 +26,7 @@ func (s *Service) value(ctx context.Context, r JobRequest, report progress.Func,
 	update(func(j *Job) { j.Model = entry.Digest })
 	report(progress.Event{Phase: "reading the log"})
 	g := e.Graph()
-	logged, err := ReadLists(ctx, s.events, 0, g, func(id string) (int32, bool) { return s.forgotten.find(g, id) })
+	logged, err := ReadLists(ctx, s.events, g, s.listReading(g, nil))
 	if err != nil {
 		return err
 	}

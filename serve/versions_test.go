@@ -164,7 +164,11 @@ func TestStateOfTheVersionBefore(t *testing.T) {
 		}
 		jobs := s.Jobs().Jobs
 		logLists(t, s, 140, 141)
-		return fmt.Sprint(loop.Shown, loop.Share, models, jobs[0].ID, jobs[0].State, jobs[0].Model,
+		known, err := json.Marshal(models)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fmt.Sprint(loop.Shown, loop.Share, string(known), jobs[0].ID, jobs[0].State, jobs[0].Model,
 			test.Arms[0].Shown, test.Arms[1].Shown)
 	}
 	first := look()

@@ -36,7 +36,7 @@ type Study struct {
 // All returns the studies in the order in which "all" runs them.
 func All() []Study {
 	return []Study{table1, quality, balance, table2, table3, table4, figure1, figure2, theory, bound, robust,
-		doctor, prescription, certificate, clicks, exposed, policy}
+		exploration, doctor, prescription, certificate, clicks, exposed, policy}
 }
 
 // Lookup returns the studies with these names, each once, in the order of All. The name "all" means all of them.

@@ -105,7 +105,7 @@ func (s Location) Pairs(ctx context.Context, shard Shard) (p *graph.Pairs, expos
 	}
 	for k, w := range p.Weight {
 		r := p.Rate[k]
-		if !(w >= 0 && w <= math.MaxFloat64) || !(r > 0 && r <= 1) || seen[k] < 0 || seen[k] > int32(risk.Offered) {
+		if !(w >= 0 && w <= math.MaxFloat64) || !(r > 0 && r <= 1) || seen[k] != int32(uint8(seen[k])) {
 			return nil, nil, t.broken("has a pair %d of weight %v, drawn at rate %v, with exposure %d", k, w, r,
 				seen[k])
 		}

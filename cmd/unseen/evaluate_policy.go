@@ -223,7 +223,7 @@ func (p *policyFlags) read(ctx context.Context, g *graph.Graph, t *display) (lis
 		return nil, "", nil, err
 	}
 	defer log.Close()
-	read, err := serve.ReadLists(ctx, log, 0, g, g.Index)
+	read, err := serve.ReadLists(ctx, log, g, serve.ListReading{Find: g.Index})
 	if err != nil {
 		return nil, "", nil, err
 	}

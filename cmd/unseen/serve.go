@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"unseen/serve"
 )
@@ -23,7 +24,7 @@ type serveFlags struct {
 	options        serve.Options
 	listen         serve.ServerOptions
 	explore        float64
-	tokens         string
+	tokens, clicks string
 	traces         string
 	verbose, quiet bool
 }
@@ -40,8 +41,8 @@ func newServe() *cobra.Command {
 DIR is a folder that unseen demo wrote, with dataset, model.safetensors and
 optionally naive.safetensors; or a dataset, and then --model names the model.
 
-A share of every list's positions is drawn in proportion to ŷ, so that each item
-has a known probability of being shown. The service logs what was shown, clicked
+A share of every list's positions is drawn at random, so that each item has a
+known probability of being shown. The service logs what was shown, clicked
 and linked in DIR/events.db, or in PostgreSQL with --store postgres://…. It
 retrains on this log on request (POST /api/v1/jobs) or by --retrain-every. A new
 model goes live if it passes its checks. With --keep-events, older events are
@@ -86,8 +87,8 @@ can read. After Ctrl-C, requests in progress may finish.`,
 	flags.IntVar(&f.options.Keep, "keep", 5, "models to keep")
 	flags.Var((*daysFlag)(&f.options.KeepEvents), "keep-events",
 		"`time` to keep events whole, such as 90d (default: for ever)")
-	flags.DurationVar(&f.options.RetrainEvery, "retrain-every", 0,
-		"time between retrainings (default: only on request)")
+	f.clickFlags(flags)
+	flags.DurationVar(&f.options.RetrainEvery, "retrain-every", 0, "time between retrainings (default: on request)")
 	flags.Int64Var(&f.options.RetrainAfter, "retrain-after", 1, "new events that a scheduled retraining needs")
 	flags.StringVar(&f.tokens, "token-file", "", "`file` of tokens (default: no token is needed)")
 	flags.BoolVar(&f.options.Open, "open", false, "need no token: a proxy in front authenticates")
@@ -103,10 +104,19 @@ can read. After Ctrl-C, requests in progress may finish.`,
 		"send OpenTelemetry traces to this `address`, such as http://127.0.0.1:4318")
 	flags.BoolVar(&f.verbose, "verbose", false, "log every request")
 	flags.BoolVar(&f.quiet, "quiet", false, "log only warnings")
-	completeFlags(cmd, nil, "listen", "prefix", "store", "explore", "keep", "keep-events", "retrain-every",
-		"retrain-after", "rate", "concurrent", "drain", "cors-origin", "traces")
+	completeFlags(cmd, nil, "listen", "prefix", "store", "explore", "keep", "keep-events", "click-window",
+		"link-window", "retrain-every", "retrain-after", "rate", "concurrent", "drain", "cors-origin", "traces")
 	cmd.AddCommand(newServeToken())
 	return cmd
+}
+
+// clickFlags say how clicks are read.
+func (f *serveFlags) clickFlags(flags *pflag.FlagSet) {
+	flags.DurationVar(&f.options.Clicks.Window, "click-window", 30*time.Minute,
+		"time for a click to follow; younger showings wait (0: none)")
+	flags.DurationVar(&f.options.Clicks.LinkWindow, "link-window", 24*time.Hour,
+		"the same for links, where these say what is wanted")
+	flags.StringVar(&f.clicks, "click-model", "", "JSON `file` with known kappa and theta of surfaces")
 }
 
 // daysFlag is a duration that may be a number of days, such as 90d.
@@ -157,6 +167,9 @@ func (f *serveFlags) check(retrainAfter bool) error {
 		return usagef("--retrain-after is %d; give at least 1", f.options.RetrainAfter)
 	case f.options.RetrainEvery == 0 && retrainAfter:
 		return usagef("--retrain-after needs --retrain-every, such as 24h")
+	case f.options.Clicks.Window < 0 || f.options.Clicks.LinkWindow < 0:
+		return usagef("--click-window is %v and --link-window %v; give times such as 30m, or 0 for no limit",
+			f.options.Clicks.Window, f.options.Clicks.LinkWindow)
 	case !(f.options.Rate > 0):
 		return usagef("--rate is %v; give requests per second, more than 0", f.options.Rate)
 	case f.options.Concurrent < 0:
@@ -177,6 +190,17 @@ func runServe(cmd *cobra.Command, f serveFlags) error {
 	o.Log = slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: level}))
 	if o.Explore = f.explore; o.Explore == 0 {
 		o.Explore = -1 // none, where 0 would mean the default
+	}
+	for _, window := range []*time.Duration{&o.Clicks.Window, &o.Clicks.LinkWindow} {
+		if *window == 0 {
+			*window = -1 // for ever
+		}
+	}
+	if f.clicks != "" {
+		var err error
+		if o.Clicks.Given, err = serve.OpenClicks(f.clicks); err != nil {
+			return err
+		}
 	}
 	if f.tokens != "" {
 		var err error

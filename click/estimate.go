@@ -1,0 +1,454 @@
+package click
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"unseen/sample"
+)
+
+// Places beyond the tenth are learned in bands; the last band is of unknown places.
+var bandEnds = [...]int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 15, 20, 30, 50, 100, math.MaxInt}
+
+const bands = len(bandEnds) + 1
+
+// bandOf returns the band of a place.
+func bandOf(place int) int {
+	if place < 1 {
+		return bands - 1
+	}
+	b := 0
+	for bandEnds[b] < place {
+		b++
+	}
+	return b
+}
+
+// Log is showings with their outcome.
+type Log struct {
+	Counts
+	pairs    []pair
+	showings []showing
+	names    []string // of the surfaces
+	byLinks  []bool   // surfaces that are learned from by their links
+}
+
+// Log ends the reading: showings that may still have an outcome, and those of programs, are left out.
+func (r *Reader) Log() *Log {
+	l := &Log{Counts: r.counts, pairs: r.pairs, names: r.names}
+	for _, n := range r.linked {
+		l.byLinks = append(l.byLinks, n >= leastLinks)
+	}
+	automated := func(source int32) bool { p := r.paces[source]; return p != nil && p.automated }
+	for _, s := range r.showings {
+		p := &r.pairs[s.pair]
+		open := s.clickOpen
+		if l.byLinks[int(s.cell)/bands] {
+			open = s.linkOpen
+		}
+		switch {
+		case automated(p.source):
+			l.Automated++
+			continue
+		case open:
+			l.Young++
+			continue
+		case p.late:
+			continue
+		}
+		switch s.outcome {
+		case Clicked:
+			l.Clicked++
+		case Linked:
+			l.Linked++
+		case Dismissed:
+			l.Dismissed++
+		}
+		if l.showings = append(l.showings, s); s.swapped() {
+			l.Swapped++
+		}
+	}
+	l.Showings = len(l.showings)
+	return l
+}
+
+// swapped reports whether chance has put it at its place.
+func (s *showing) swapped() bool { return s.placed > 0 && s.placed < .5 }
+
+// Surface is what is known of clicks on one surface.
+type Surface struct {
+	Name    string    `json:"name"`
+	Kappa   float64   `json:"kappa" doc:"chance of a click on what is looked at and wanted"`
+	Theta   []float64 `json:"theta" doc:"chance that a place is looked at, by place; the first is 1"`
+	ByLinks bool      `json:"byLinks,omitempty" doc:"links, not clicks, say what is wanted"`
+	Swapped bool      `json:"swapped,omitempty" doc:"theta is of showings that chance has put at their place"`
+	Given   bool      `json:"given,omitempty" doc:"given, not learned"`
+	Clicks  int       `json:"clicks" doc:"that it was learned from"`
+}
+
+// seen is the chance that wanting shows in a showing of a band.
+func (s *Surface) seen(band int) float64 {
+	theta := 1.
+	if band < len(s.Theta) {
+		theta = s.Theta[band]
+	}
+	if s.ByLinks {
+		return theta
+	}
+	return math.Min(s.Kappa*theta, 1)
+}
+
+// Behaviour is κ and θ of every surface.
+type Behaviour struct {
+	Surfaces []Surface `json:"surfaces"`
+}
+
+// Surface returns that of a name, or nil.
+func (m *Behaviour) Surface(name string) *Surface {
+	if m == nil {
+		return nil
+	}
+	for k := range m.Surfaces {
+		if m.Surfaces[k].Name == name {
+			return &m.Surfaces[k]
+		}
+	}
+	return nil
+}
+
+// Seen is the chance that wanting shows at a place of a surface; 1 where nothing is known.
+func (m *Behaviour) Seen(surface string, place int) float64 {
+	if s := m.Surface(surface); s != nil {
+		return s.seen(bandOf(place))
+	}
+	return 1
+}
+
+// wanted tells whether an outcome says that the target is wanted, and whether it says that it is not.
+func (l *Log) wanted(s *showing) (yes, no bool) {
+	byLinks := l.byLinks[int(s.cell)/bands]
+	switch s.outcome {
+	case Linked:
+		return true, false
+	case Clicked:
+		return !byLinks, byLinks
+	case Dismissed:
+		return false, true
+	}
+	return false, false
+}
+
+// Pairs returns the pairs of the showings, each once, by their number.
+func (l *Log) Pairs() (source, target []int32) {
+	for k := range l.pairs {
+		source, target = append(source, l.pairs[k].source), append(target, l.pairs[k].target)
+	}
+	return source, target
+}
+
+// Exposures returns a row for every showing, with the chance that wanting shows in it.
+func (l *Log) Exposures(m *Behaviour) *sample.ExposureLog {
+	log := &sample.ExposureLog{}
+	surfaces := l.of(m)
+	for k := range l.showings {
+		s := &l.showings[k]
+		p := &l.pairs[s.pair]
+		yes, no := l.wanted(s)
+		seen := 1.
+		if surface := surfaces[int(s.cell)/bands]; surface != nil && !no {
+			seen = math.Max(surface.seen(int(s.cell)%bands), 1e-6)
+		}
+		log.Source, log.Target = append(log.Source, p.source), append(log.Target, p.target)
+		log.Exposed, log.Linked = append(log.Exposed, true), append(log.Linked, yes)
+		log.Seen = append(log.Seen, seen)
+	}
+	return log
+}
+
+// of returns the surfaces of the log in a model.
+func (l *Log) of(m *Behaviour) []*Surface {
+	out := make([]*Surface, len(l.names))
+	for k, name := range l.names {
+		out[k] = m.Surface(name)
+	}
+	return out
+}
+
+// Links returns the pairs that were clicked or linked, with the first time, and 0 where it is unknown.
+func (l *Log) Links() (source, target []int32, at []int64) {
+	linked := make([]bool, len(l.pairs))
+	for k := range l.showings {
+		if yes, _ := l.wanted(&l.showings[k]); yes {
+			linked[l.showings[k].pair] = true
+		}
+	}
+	for k, is := range linked {
+		if p := &l.pairs[k]; is {
+			source, target, at = append(source, p.source), append(target, p.target), append(at, p.linkedAt)
+		}
+	}
+	return source, target, at
+}
+
+// Estimate learns κ and θ given the probability that each pair of Pairs is wanted. A surface of the model given that
+// says so stays as it is.
+//
+// Whether a pair is wanted is the same at every showing. Given κθ, the chance that an unclicked pair is wanted is
+// t·M/(1 − t + t·M), M being the product of 1 − κθ over its showings, and that of a clicked one is 1; given those
+// chances, κθ of a band is its clicks over the sum of them. The two steps take turns until nothing moves, which is the
+// greatest likelihood. Where links say what is wanted, clicks only say how places compare.
+//
+// θ is found as if chance had placed everything, if it has placed enough that was clicked: showings count by 1 over the
+// probability of their place. So it does not depend on how right the probabilities are. κ is then found from all
+// showings.
+func (l *Log) Estimate(wanted []float64, given *Behaviour) *Behaviour {
+	theta, swapped := l.places(wanted)
+	kappa, clicks := l.rates(wanted, theta)
+	m := &Behaviour{}
+	for k, name := range l.names {
+		if s := given.Surface(name); s != nil && s.Given {
+			m.Surfaces = append(m.Surfaces, *s)
+			continue
+		}
+		s := Surface{Name: name, ByLinks: l.byLinks[k], Kappa: kappa[k], Clicks: clicks[k], Swapped: swapped[k],
+			Theta: theta[k*bands : (k+1)*bands]}
+		most := 1 / math.Min(s.Kappa, 1)
+		if s.ByLinks {
+			most = 1
+		}
+		for b := range s.Theta { // a place can be looked at more often than the first, but not more than always
+			s.Theta[b] = math.Min(s.Theta[b], most)
+		}
+		m.Surfaces = append(m.Surfaces, s)
+	}
+	return m
+}
+
+// places finds θ of every cell, and which surfaces have it from what chance has placed.
+func (l *Log) places(wanted []float64) (theta []float64, swapped []bool) {
+	all := l.maximise(wanted, evenly)
+	placed := l.maximise(wanted, func(s *showing) float64 {
+		if s.placed == 0 {
+			return 0
+		}
+		return 1 / float64(s.placed)
+	})
+	clicks := make([]int, len(l.names)) // on what chance has placed
+	for k := range l.showings {
+		if s := &l.showings[k]; s.swapped() && acted(s) {
+			clicks[int(s.cell)/bands]++
+		}
+	}
+	for k, n := range clicks {
+		by := all.of(k*bands, (k+1)*bands)
+		swapped = append(swapped, n >= leastSwapped)
+		if swapped[k] {
+			by = placed.of(k*bands, (k+1)*bands)
+		}
+		theta = append(theta, by.theta()...)
+	}
+	return theta, swapped
+}
+
+// evenly counts every showing once.
+func evenly(*showing) float64 { return 1 }
+
+// tallies are clicks, how many were wanted, and the squares of the weights of clicks, by cell.
+type tallies struct{ clicks, wanted, squares []float64 }
+
+func (t tallies) of(from, to int) tallies {
+	return tallies{t.clicks[from:to], t.wanted[from:to], t.squares[from:to]}
+}
+
+// theta compares the bands of a surface with the first that was shown. A band with few clicks is drawn to the mean by a
+// click's worth.
+func (t tallies) theta() []float64 {
+	var clicks, wanted, squares float64
+	for b := range t.clicks {
+		clicks, wanted, squares = clicks+t.clicks[b], wanted+t.wanted[b], squares+t.squares[b]
+	}
+	one := 1.
+	if clicks > 0 {
+		one = squares / clicks // the weight of a click
+	}
+	mean := math.Max(clicks, .5*one) / math.Max(wanted, one)
+	rate := func(b int) float64 { return (t.clicks[b] + one) / (t.wanted[b] + one/mean) }
+	first := 0
+	for first < bands-1 && t.wanted[first] == 0 {
+		first++
+	}
+	theta := make([]float64, bands)
+	for b := range theta {
+		if theta[b] = 1; t.wanted[b] > 0 {
+			theta[b] = rate(b) / rate(first)
+		}
+	}
+	return theta
+}
+
+// turns is how often the two steps take turns at most, and still how little moves at the end.
+const (
+	turns = 200
+	still = 1e-6
+)
+
+// maximise finds the κθ of every cell from showings by their weights, and returns what they are quotients of.
+func (l *Log) maximise(wanted []float64, weigh func(*showing) float64) (t tallies) {
+	rate := make([]float64, len(l.names)*bands)
+	for c := range rate {
+		rate[c] = .5
+	}
+	for range turns {
+		t = l.tally(wanted, rate, weigh)
+		moved := 0.
+		for c := range rate {
+			if t.wanted[c] > 0 {
+				next := math.Max(math.Min(t.clicks[c]/t.wanted[c], 1), 1e-6)
+				moved = math.Max(moved, math.Abs(math.Log(next/rate[c])))
+				rate[c] = next
+			}
+		}
+		if moved < still {
+			break
+		}
+	}
+	return t
+}
+
+// rates finds κ of every surface given θ, and how many clicks it is of.
+func (l *Log) rates(wanted, theta []float64) (kappa []float64, clicks []int) {
+	kappa, clicks = make([]float64, len(l.names)), make([]int, len(l.names))
+	rate := make([]float64, len(theta))
+	for k := range kappa {
+		kappa[k] = .5
+	}
+	for range turns {
+		for c := range rate {
+			rate[c] = math.Min(kappa[c/bands]*theta[c], 1)
+		}
+		t := l.tally(wanted, rate, evenly)
+		moved := 0.
+		for k := range kappa {
+			var n, sum float64
+			for c := k * bands; c < (k+1)*bands; c++ {
+				n, sum = n+t.clicks[c], sum+theta[c]*t.wanted[c]
+			}
+			next := math.Max(n, .5) / math.Max(sum, .5)
+			moved = math.Max(moved, math.Abs(math.Log(next/kappa[k])))
+			kappa[k], clicks[k] = next, int(n)
+		}
+		if moved < still {
+			break
+		}
+	}
+	return kappa, clicks
+}
+
+// tally adds up clicks and beliefs by the weights of showings, given κθ.
+func (l *Log) tally(wanted, rate []float64, weigh func(*showing) float64) tallies {
+	belief := l.believe(wanted, rate, weigh)
+	t := tallies{make([]float64, len(rate)), make([]float64, len(rate)), make([]float64, len(rate))}
+	for k := range l.showings {
+		s := &l.showings[k]
+		w := weigh(s)
+		if acted(s) {
+			t.clicks[s.cell] += w
+			t.squares[s.cell] += w * w
+		}
+		if l.byLinks[int(s.cell)/bands] {
+			t.wanted[s.cell] += w * wanted[s.pair] // clicks are not only of those who want it
+		} else {
+			t.wanted[s.cell] += w * belief[s.pair]
+		}
+	}
+	return t
+}
+
+// acted reports whether a showing was looked at and wanted enough for a click.
+func acted(s *showing) bool { return s.outcome == Clicked || s.outcome == Linked }
+
+// believe returns the chance that each pair is wanted, given what became of its showings that have a weight.
+func (l *Log) believe(wanted, rate []float64, weigh func(*showing) float64) []float64 {
+	missed := make([]float64, len(l.pairs))
+	for k := range missed {
+		missed[k] = 1
+	}
+	const yes, no = -1, -2
+	for k := range l.showings {
+		switch s := &l.showings[k]; {
+		case missed[s.pair] == no || weigh(s) == 0:
+		case s.outcome == Dismissed:
+			missed[s.pair] = no
+		case acted(s):
+			missed[s.pair] = yes
+		case missed[s.pair] != yes && !l.byLinks[int(s.cell)/bands]:
+			missed[s.pair] *= 1 - rate[s.cell]
+		}
+	}
+	belief := make([]float64, len(l.pairs))
+	for k, m := range missed {
+		switch t := wanted[k]; m {
+		case yes:
+			belief[k] = 1
+		case no:
+		default:
+			belief[k] = t * m / math.Max(1-t+t*m, 1e-300)
+		}
+	}
+	return belief
+}
+
+// Give checks a model that is known and not learned, and marks it so.
+func (m *Behaviour) Give() error {
+	if len(m.Surfaces) == 0 || len(m.Surfaces) > MostSurfaces {
+		return fmt.Errorf("%d surfaces; name 1 to %d", len(m.Surfaces), MostSurfaces)
+	}
+	for k := range m.Surfaces {
+		s := &m.Surfaces[k]
+		switch {
+		case !(s.Kappa > 0 && s.Kappa <= 1):
+			return fmt.Errorf("kappa of surface %q is %v; give the chance of a click, above 0 and up to 1", s.Name,
+				s.Kappa)
+		case len(s.Theta) > len(bandEnds)-1:
+			return fmt.Errorf("theta of surface %q has %d places; give at most %d", s.Name, len(s.Theta),
+				len(bandEnds)-1)
+		case m.Surface(s.Name) != s:
+			return fmt.Errorf("surface %q is named twice", s.Name)
+		}
+		for place, theta := range s.Theta {
+			if !(theta > 0 && theta <= 1) {
+				return fmt.Errorf("theta of place %d of surface %q is %v; give one above 0 and up to 1", place+1,
+					s.Name, theta)
+			}
+		}
+		s.Given = true
+	}
+	return nil
+}
+
+// learned reports whether κ was learned from clicks, and matters.
+func (s *Surface) learned() bool { return !s.Given && !s.ByLinks }
+
+// Learned reports whether κ of any surface was learned from clicks, so that it depends on what was believed of
+// relevance.
+func (m *Behaviour) Learned() bool {
+	return slices.ContainsFunc(m.Surfaces, func(s Surface) bool { return s.learned() })
+}
+
+// Kappas returns κ of the surfaces in their order.
+func (m *Behaviour) Kappas() (kappas []float64) {
+	for _, s := range m.Surfaces {
+		kappas = append(kappas, s.Kappa)
+	}
+	return kappas
+}
+
+// SetKappas replaces κ where it was learned.
+func (m *Behaviour) SetKappas(kappas []float64) {
+	for k := range m.Surfaces {
+		if s := &m.Surfaces[k]; s.learned() {
+			s.Kappa = kappas[k]
+		}
+	}
+}
