@@ -51,6 +51,7 @@ func (s *Service) register(mux *http.ServeMux) huma.API {
 	api := huma.NewAPI(config, humago.NewAdapter(mux, s.o.Prefix))
 	api.UseMiddleware(s.guard(api))
 	r := registrar{s: s, api: api}
+	add(r, ScopeRead, "GET /api/v1/overview", "Get the state of the service at a glance", s.getOverview)
 	add(r, ScopeRead, "GET /api/v1/nodes", "Search nodes by id and title", s.getNodes)
 	add(r, ScopeRead, "GET /api/v1/nodes/{id}", "Get a node and its links", s.getNode)
 	add(r, ScopeWrite, "PUT /api/v1/nodes", "Add or replace nodes of the catalogue", s.putNodes)

@@ -300,7 +300,7 @@ func TestInBrowser(t *testing.T) {
 	}
 
 	backs := map[string]bool{}
-	for _, path := range []string{"/", "/node/p200", "/exposure", "/loop", "/bridges", "/runs", "/docs"} {
+	for _, path := range []string{"/overview", "/", "/node/p200", "/exposure", "/loop", "/bridges", "/runs", "/docs"} {
 		b.look(path, 400, "light")
 		if figures := map[string]int{"/exposure": 1, "/bridges": 1, "/loop": 2}[path]; figures > 0 {
 			b.until("the figures of "+path, fmt.Sprintf("document.querySelectorAll('.chart canvas').length >= %d",
@@ -337,6 +337,7 @@ func TestInBrowser(t *testing.T) {
 	}
 
 	t.Run("explore", func(t *testing.T) { browseExplore(t, s, b) })
+	t.Run("phone", func(t *testing.T) { browsePhone(t, b) })
 	t.Run("exposure", func(t *testing.T) { browseExposure(t, b) })
 	t.Run("loop", func(t *testing.T) { browseLoop(t, b) })
 	t.Run("bridges", func(t *testing.T) { browseBridges(t, b) })

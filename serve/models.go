@@ -74,6 +74,7 @@ type ABTest struct {
 type registryState struct {
 	Version  int          `json:"version"`
 	Current  string       `json:"current"`
+	Since    time.Time    `json:"since,omitzero"`  // when it went live
 	Naive    string       `json:"naive,omitempty"` // to compare with
 	Models   []ModelEntry `json:"models"`          // the oldest first
 	Previous []string     `json:"past,omitempty"`  // previously live models, the latest last
@@ -253,12 +254,15 @@ func (g *registry) adopt(ctx context.Context, path string) (string, error) {
 	})
 }
 
-// makeCurrent records which model is live.
-func (r *registryState) makeCurrent(digest string) {
-	if r.Current != "" && r.Current != digest {
+// makeCurrent records which model is live, and since when.
+func (r *registryState) makeCurrent(digest string, now time.Time) {
+	if r.Current == digest {
+		return
+	}
+	if r.Current != "" {
 		r.Previous = append(r.Previous, r.Current)
 	}
-	r.Current = digest
+	r.Current, r.Since = digest, now.UTC()
 }
 
 // adoptEvaluation copies the evaluation beside a model's file, as the demo writes it, unless the model has one.

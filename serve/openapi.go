@@ -59,6 +59,7 @@ func operationName(method, path string) string {
 
 // apiTags group the operations, in the order of a list's life.
 var apiTags = []*huma.Tag{
+	{Name: "Overview", Description: "Is it healthy, what is live, what waits."},
 	{Name: "Recommendations", Description: "Lists for a node, a text or a history."},
 	{Name: "Events", Description: "What was shown, clicked, linked and dismissed."},
 	{Name: "Nodes", Description: "What is recommended, and to whom."},

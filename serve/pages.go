@@ -53,6 +53,7 @@ type pageSpec struct {
 }
 
 var pageSpecs = map[string]pageSpec{
+	"overview": {link: "/overview"},
 	"start":    {link: "/"},
 	"list":     {link: "/"},
 	"exposure": {link: "/exposure", script: "exposure", maps: true},
@@ -67,8 +68,8 @@ var pageSpecs = map[string]pageSpec{
 
 // navigation lists the links of the navigation.
 var navigation = []struct{ Path, Name string }{
-	{"/", "Explore"}, {"/exposure", "Exposure"}, {"/loop", "Loop"}, {"/bridges", "Bridges"}, {"/runs", "Runs"},
-	{"/docs", "API"},
+	{"/overview", "Overview"}, {"/", "Explore"}, {"/exposure", "Exposure"}, {"/loop", "Loop"},
+	{"/bridges", "Bridges"}, {"/runs", "Runs"}, {"/docs", "API"},
 }
 
 // pageFrame is the data of frame.html.
@@ -138,6 +139,7 @@ func (s *Service) sitePages(mux *http.ServeMux, api huma.API) *site {
 		p.pages[name] = template.Must(template.New("frame.html").Funcs(templateFuncs).Funcs(places).ParseFS(pageFiles,
 			"pages/frame.html", "pages/"+name+".html"))
 	}
+	p.overview()
 	p.explore()
 	p.exposure()
 	p.loop()
@@ -165,7 +167,7 @@ func (s *Service) sitePages(mux *http.ServeMux, api huma.API) *site {
 		}
 		http.SetCookie(w, &http.Cookie{Name: tokenCookie, Value: secret, Path: s.at("/"), HttpOnly: true,
 			SameSite: http.SameSiteStrictMode, Secure: overTLS(r), MaxAge: 12 * 3600})
-		http.Redirect(w, r, s.at("/"), http.StatusSeeOther)
+		http.Redirect(w, r, s.at("/overview"), http.StatusSeeOther)
 	})
 	s.assets(mux)
 	return p

@@ -125,7 +125,7 @@ func TestAlarmBanner(t *testing.T) {
 		l := s.Loop()
 		return len(l.Fields) > 0 && l.Fields[0].Low != nil
 	})
-	pages := []string{"/", "/node/p7", "/exposure", "/loop", "/bridges", "/runs", "/docs", "/alarm"}
+	pages := []string{"/overview", "/", "/node/p7", "/exposure", "/loop", "/bridges", "/runs", "/docs", "/alarm"}
 	const says = "Readers of A see more of their own"
 	for _, path := range pages {
 		if strings.Contains(c.do("GET", path, nil).Body.String(), says) {

@@ -167,6 +167,7 @@ func (s *Service) Recommend(ctx context.Context, r RecommendRequest) (_ *Recomme
 		Warnings: append(notes, list.Warnings...), Agreement: list.Agreement,
 	}
 	s.metrics.recommended.Add(float64(len(a.Items)))
+	s.traffic.count(s.o.Now(), len(a.Items), q.Explore)
 	if r.Log {
 		if a.Logged, err = s.logShown(ctx, r, a); err != nil {
 			return nil, err

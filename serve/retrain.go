@@ -248,7 +248,7 @@ func (s *Service) promote(ctx context.Context, next *loadedModel, entry ModelEnt
 		r.Models = slices.DeleteFunc(r.Models, func(e ModelEntry) bool { return e.Digest == entry.Digest })
 		r.Models = append(r.Models, entry)
 		if serve {
-			r.makeCurrent(next.digest)
+			r.makeCurrent(next.digest, s.o.Now())
 		}
 		return nil
 	})
@@ -292,9 +292,9 @@ func (s *Service) Deploy(ctx context.Context, digest string) (_ ModelEntry, err 
 	err = s.models.change(func(r *registryState) error {
 		back := len(r.Previous) > 0 && r.Previous[len(r.Previous)-1] == entry.Digest
 		if back {
-			r.Previous, r.Current = r.Previous[:len(r.Previous)-1], entry.Digest
+			r.Previous, r.Current, r.Since = r.Previous[:len(r.Previous)-1], entry.Digest, s.o.Now().UTC()
 		} else {
-			r.makeCurrent(entry.Digest)
+			r.makeCurrent(entry.Digest, s.o.Now())
 		}
 		r.endABTest(last)
 		return nil

@@ -180,6 +180,7 @@ type Service struct {
 	monitor     *monitor
 	jobs        *jobs
 	metrics     *metrics
+	traffic     traffic
 	audit       *auditLog
 	forgotten   *forgotten
 	catalogue   *catalogue
@@ -418,7 +419,7 @@ func (s *Service) loadModels(ctx context.Context) error {
 		if r.Naive = naive; r.ABTest != nil && fresh {
 			r.endABTest(&EndedABTest{ABTest: *r.ABTest, Ended: s.o.Now().UTC(), Reason: EndedByDeploy, Arms: []Arm{}})
 		}
-		r.makeCurrent(current)
+		r.makeCurrent(current, s.o.Now())
 		return nil
 	})
 }

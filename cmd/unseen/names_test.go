@@ -301,6 +301,7 @@ func checkRoutes(t *testing.T, o serve.Options) {
 	asked := map[string]bool{"POST /api/v1/jobs": true, "GET /api/v1/bridges/reading": true,
 		"GET /api/v1/jobs/{id}/progress": true, "DELETE /api/v1/jobs/{id}": true}
 	for _, c := range []struct{ pattern, path, body string }{
+		{"GET /api/v1/overview", "", ""},
 		{"GET /api/v1/nodes", "?q=p&limit=2", ""},
 		{"GET /api/v1/nodes/{id}", "/p7", ""},
 		{"PUT /api/v1/nodes", "", `{"nodes":[{"id":"p9","title":"a title"}]}`},

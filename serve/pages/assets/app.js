@@ -3,6 +3,15 @@
 
 document.documentElement.classList.add('scripted')
 
+// On a phone the list comes first: options are folded into one line.
+const options = document.querySelector('details.controls')
+if (options) {
+	const narrow = matchMedia('(max-width: 600px)')
+	const fold = () => { options.open = !narrow.matches }
+	narrow.addEventListener('change', fold)
+	fold()
+}
+
 document.addEventListener('input', event => {
 	const output = event.target.type === 'range' && document.querySelector(`output[for="${event.target.id}"]`)
 	if (output) {
