@@ -54,6 +54,7 @@ type auditEntry struct {
 	Path    string    `json:"path"`
 	Status  int       `json:"status"`
 	More    int       `json:"more,omitempty"` // rejected calls like this one before it that have no line
+	lasting bool      // what it tells of is durable by itself: the line may go with a power cut
 }
 
 func openAudit(path string, log *slog.Logger) (*auditLog, error) {
@@ -76,10 +77,10 @@ func (a *auditLog) open() error {
 }
 
 // auditCall records a call of a path that was answered.
-func (s *Service) auditCall(w http.ResponseWriter, r *http.Request, path string) {
+func (s *Service) auditCall(w http.ResponseWriter, r *http.Request, path string, lasting bool) {
 	c := callerOf(r.Context())
 	s.audit.add(auditEntry{At: s.o.Now().UTC(), Request: c.id, Token: c.token, Remote: r.RemoteAddr, Method: r.Method,
-		Path: clip(path), Status: statusOf(w)})
+		Path: clip(path), Status: statusOf(w), lasting: lasting})
 }
 
 func (a *auditLog) add(line auditEntry) {
@@ -117,7 +118,7 @@ func (a *auditLog) write(line auditEntry) {
 		n, err = a.file.Write(append(raw, '\n'))
 		a.size += int64(n)
 	}
-	if err == nil {
+	if err == nil && !line.lasting {
 		err = a.file.Sync()
 	}
 	if err != nil {

@@ -286,8 +286,9 @@ func BenchmarkOverload(b *testing.B) {
 }
 
 // BenchmarkCatalogue changes a thousand nodes a second, in calls of one and of ten, while eight clients that wait for
-// their answers ask for lists, for five seconds: 20,000 nodes of 256 numbers. Half of the changes add a node, the
+// their answers ask for lists, for five seconds: 20,000 nodes of 256 numbers. Three of four changes add a node, the
 // others change or remove one. A change is acknowledged when it is durable and in the lists.
+// Long because it is one measurement.
 func BenchmarkCatalogue(b *testing.B) {
 	s, err := Open(b.Context(), Options{Folder: largeFolder(b, 20_000, 0, 256), Concurrent: 2, Waiting: 100, Rate: 1e6})
 	if err != nil {

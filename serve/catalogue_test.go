@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -469,4 +470,59 @@ func trainOnChanges(t *testing.T, folder string) {
 	if w := (client{t: t, h: s.Handler()}).do("GET", "/api/v1/nodes/somebody", nil); w.Code != 404 {
 		t.Error("somebody who was forgotten is back with a model that knows them")
 	}
+}
+
+// Lists, searches and changes at once: every list is of one version, in which a node is once and with its own title.
+func TestCatalogueAtOnce(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	var group sync.WaitGroup
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	for w := range 3 {
+		group.Go(func() {
+			defer func() {
+				if w == 0 {
+					stop()
+				}
+			}()
+			for k := range 150 {
+				id, vector := fmt.Sprint("new", w, "-", k%20), make([]float32, 8)
+				vector[k%8] = 1
+				_, err := s.PutNodes(t.Context(), []NodeInput{{ID: id, Title: &id, Vector: &vector}})
+				if err == nil && k%5 == 4 {
+					_, err = s.RemoveNodes(t.Context(), []string{id})
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	for w := range 2 {
+		group.Go(func() {
+			for k := 0; ctx.Err() == nil; k++ {
+				a, err := s.Recommend(t.Context(), RecommendRequest{Node: fmt.Sprint("p", (w+k)%240), K: 300})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				seen := map[string]bool{}
+				for _, item := range a.Items {
+					if seen[item.ID] || strings.HasPrefix(item.ID, "new") && item.Title != item.ID {
+						t.Errorf("%q with the title %q, or twice", item.ID, item.Title)
+					}
+					seen[item.ID] = true
+				}
+				if _, err := s.Search(t.Context(), "new", "", 0, 100); err != nil {
+					t.Error(err)
+				}
+				if _, err := s.Recommend(t.Context(), RecommendRequest{Anybody: true}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	group.Wait()
 }

@@ -230,7 +230,7 @@ func (p *site) read(pattern, operation string, do func(http.ResponseWriter, *htt
 func (p *site) change(pattern, operation string, do func(*http.Request) (did string, err error)) {
 	p.mux.HandleFunc(p.s.route(pattern), func(w http.ResponseWriter, r *http.Request) {
 		callerOf(r.Context()).operation = operation
-		defer p.s.auditCall(w, r, r.URL.Path)
+		defer p.s.auditCall(w, r, r.URL.Path, false)
 		if refused := p.s.admit(r, ScopeAdmin); refused != nil {
 			p.refuse(w, r, refused)
 			return
