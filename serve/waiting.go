@@ -150,7 +150,7 @@ func (w *waitingEvents) append(calls []*waitingCall) {
 		w.add(e, int64(len(lines[k])))
 	}
 	if w.file.Size() > w.bytes+w.bytes/2+1<<20 {
-		failed = w.rewrite() // if it fails, the next group tries it again
+		_ = w.rewrite() // if it fails, the next group tries it again
 	}
 }
 
