@@ -94,12 +94,13 @@ func product(a, b []float32) float64 {
 //
 //	p_j = (1 − e)·[j is among the K best] + e·min(1, c·w_j),  w = √(ŷ(1−ŷ)(1+z²)),  Σ p_j = K,
 //
-// e being the share to explore, and the draw is pivotal: exactly K, each with exactly its p. The variance of a risk by
+// and the draw is pivotal: exactly K, each with exactly its p. The variance of a risk by
 // the log, R_DR, is Σ ŷ(1−ŷ)z²/p, z being the difference of the two losses: it is least for p in proportion to the
 // root, so that places are spent where they teach most. The 1 is for other losses, and for those of whom z is 0. Every
-// candidate can be shown, which is what later lets a log tell relevance from exposure.
+// candidate can be shown, which is what later lets a log tell relevance from exposure. Of Query.Explore e is the part
+// that loses as much relevance as drawing that share in proportion to ŷ would: the dial is one of cost.
 //
-// The list is in the order of ŷ, but for a share e of the lists, which are in any order: what is clicked less at lower
+// The list is in the order of ŷ, but for that share of the lists, which are in any order: what is clicked less at lower
 // places for being less relevant can then be told from what is clicked less for being looked at less. An item of K is
 // at its place with probability (1 − e)·[that is its place by ŷ] + e/K, given the items.
 func (r *Recommender) explore(room *room, q Query) []drawn {
@@ -130,26 +131,27 @@ func (r *Recommender) explore(room *room, q Query) []drawn {
 // best.
 func (room *room) chances(k int, explore float64) []float64 {
 	top := kern.Best(room.scores, room.kept, min(k, len(room.kept)))
-	var p []float64
-	if explore > 0 {
-		p = room.proportional(len(top))
+	best := make([]int, len(top)) // their places
+	for m, j := range top {
+		best[m], _ = slices.BinarySearch(room.kept, j) // they ascend
+	}
+	p := slices.Grow(room.shares[:0], len(room.kept))[:len(room.kept)]
+	if room.shares = p; explore > 0 {
+		explore *= room.teach(p, best)
 	} else {
-		p = slices.Grow(room.shares[:0], len(room.kept))[:len(room.kept)]
 		clear(p)
-		room.shares = p
 	}
 	for i := range p {
 		p[i] *= explore
 	}
-	for _, j := range top {
-		place, _ := slices.BinarySearch(room.kept, j) // they ascend
+	for _, place := range best {
 		p[place] += 1 - explore
 	}
 	return p
 }
 
 // ExploredShares returns the probability with which each of some candidates, of these logits of ŷ, is in a list of k of
-// which a share is explored.
+// which a share is explored; see Query.
 func ExploredShares(logits []float32, k int, share float64) []float64 {
 	room := &room{scores: logits, kept: make([]int32, len(logits))}
 	for j := range room.kept {
@@ -158,40 +160,67 @@ func ExploredShares(logits []float32, k int, share float64) []float64 {
 	return room.chances(k, share)
 }
 
-// proportional returns probabilities min(1, c·w) of the candidates that add up to k. Who is sure to be drawn is among
-// the k with the largest w, so that c follows from them and the sum of all others.
-func (room *room) proportional(k int) []float64 {
-	const least = 1e-18 // so that c stays finite; also where ŷ is not a number
+// teach sets the probabilities min(1, c·w) of the candidates, as many as there are best, and returns which share of them
+// loses as much relevance as drawing all in proportion to ŷ.
+func (room *room) teach(p []float64, best []int) float64 {
+	const least, rarest = 1e-18, 1e-37 // so that c stays finite; also where ŷ is not a number
+	y := slices.Grow(room.relevance[:0], len(room.scores))[:len(room.scores)]
+	room.relevance = y
+	kern.Sigmoid(y, room.scores)
 	room.teaches = slices.Grow(room.teaches[:0], len(room.scores))[:len(room.scores)]
-	kern.Sigmoid(room.teaches, room.scores)
-	p := slices.Grow(room.shares[:0], len(room.kept))[:len(room.kept)]
-	room.shares = p
 	for i, j := range room.kept {
-		y, z := room.teaches[j], room.scores[j]
-		w := float32(math.Sqrt(float64(y * (1 - y) * (1 + z*z))))
-		if !(w > least) {
+		if !(y[j] > rarest) {
+			y[j] = rarest
+		}
+		p[i] = float64(y[j])
+	}
+	capped(p, best)
+	var most, even, lost float64
+	for _, place := range best {
+		most += float64(y[room.kept[place]])
+	}
+	for i, j := range room.kept {
+		even += p[i] * float64(y[j])
+		z := room.scores[j]
+		w := float32(math.Sqrt(float64(y[j] * (1 - y[j]) * (1 + z*z))))
+		if !(w > least && y[j] > rarest) {
 			w = least
 		}
 		room.teaches[j], p[i] = w, float64(w)
 	}
-	top := kern.Best(room.teaches, room.kept, k)
-	places, weights := make([]int, len(top)), make([]float64, len(top))
-	for m, j := range top {
-		places[m], _ = slices.BinarySearch(room.kept, j)
-		weights[m], p[places[m]] = p[places[m]], 0
+	largest := make([]int, len(best))
+	for m, j := range kern.Best(room.teaches, room.kept, len(best)) {
+		largest[m], _ = slices.BinarySearch(room.kept, j)
+	}
+	capped(p, largest)
+	for i, j := range room.kept {
+		lost += p[i] * float64(y[j])
+	}
+	if even, lost = most-even, most-lost; lost > even && even > 0 {
+		return even / lost
+	}
+	return 1
+}
+
+// capped turns weights into probabilities min(1, c·w) that add up to as many as there are largest, whose places those
+// are, largest first. Who is sure to be drawn is among them, so that c follows from them and the sum of all others.
+func capped(p []float64, largest []int) {
+	weights := make([]float64, len(largest))
+	for m, place := range largest {
+		weights[m], p[place] = p[place], 0
 	}
 	var rest float64
 	for _, w := range p {
 		rest += w
 	}
-	totals := make([]float64, len(top)) // of top[m] and all that come after it
+	totals := make([]float64, len(largest)) // of largest[m] and all that come after it
 	for m, w := range slices.Backward(weights) {
 		rest += w
 		totals[m] = rest
 	}
 	sure, c := 0, 0.
-	for ; sure < len(top); sure++ {
-		if c = float64(len(top)-sure) / totals[sure]; c*weights[sure] < 1 {
+	for ; sure < len(largest); sure++ {
+		if c = float64(len(largest)-sure) / totals[sure]; c*weights[sure] < 1 {
 			break
 		}
 		c = 0 // nothing is left for others, if this was the last
@@ -199,12 +228,11 @@ func (room *room) proportional(k int) []float64 {
 	for i := range p {
 		p[i] *= c
 	}
-	for m, at := range places {
-		if p[at] = 1; m >= sure {
-			p[at] = c * weights[m]
+	for m, place := range largest {
+		if p[place] = 1; m >= sure {
+			p[place] = c * weights[m]
 		}
 	}
-	return p
 }
 
 // Draw draws a sample in which element i is with probability p_i exactly, as many as the

@@ -370,8 +370,10 @@ type Query struct {
 	Overlay *Overlay // what has changed since the graph was made; nil: nothing
 
 	Diversity float64 // from 0, relevance only, to 1, most diverse
-	Explore   float64 // share of the places that are drawn where that teaches most, from 0 to 1
-	Seed      uint64  // of the draw
+	// Explore says how much relevance a list may lose for places that are drawn where they teach most, from 0 to 1: as
+	// much as if that share of the places were drawn in proportion to ŷ.
+	Explore float64
+	Seed    uint64 // of the draw
 
 	Explain bool // items say why
 	Compare bool // the list has the naive model's beside it
@@ -480,7 +482,8 @@ type room struct {
 	own           []float32 // room of scores
 	seen, spare   []float32 // log π̂ŷ, and what it takes to find it
 	kept          []int32   // candidates, ascending
-	teaches       []float32 // how much every node would teach, where a list is drawn
+	relevance     []float32 // ŷ of every node, where a list is drawn
+	teaches       []float32 // how much every node would teach, there
 	shares        []float64 // of the candidates, where a list is drawn
 }
 

@@ -296,7 +296,14 @@ func TestProportional(t *testing.T) {
 			room.kept = append(room.kept, int32(j))
 		}
 		for k := 1; k <= len(scores); k++ {
-			p := room.proportional(k)
+			p, best := make([]float64, len(scores)), kern.Best(scores, room.kept, k)
+			places := make([]int, k)
+			for m, j := range best {
+				places[m] = int(j)
+			}
+			if share := room.teach(p, places); !(share > 0 && share <= 1) {
+				t.Errorf("%v, %d of them: a share of %v", scores, k, share)
+			}
 			var sum, c float64
 			for j, x := range p {
 				sum += x
