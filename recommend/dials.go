@@ -160,8 +160,8 @@ func ExploredShares(logits []float32, k int, share float64) []float64 {
 	return room.chances(k, share)
 }
 
-// teach sets the probabilities min(1, c·w) of the candidates, as many as there are best, and returns which share of them
-// loses as much relevance as drawing all in proportion to ŷ.
+// teach sets the probabilities min(1, c·w) of the candidates, as many as there are best, and returns which share of
+// them loses as much relevance as drawing all in proportion to ŷ.
 func (room *room) teach(p []float64, best []int) float64 {
 	const least, rarest = 1e-18, 1e-37 // so that c stays finite; also where ŷ is not a number
 	y := slices.Grow(room.relevance[:0], len(room.scores))[:len(room.scores)]

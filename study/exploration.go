@@ -94,8 +94,8 @@ func runExploration(ctx context.Context, l *lab) (*Result, error) {
 	setting := fmt.Sprintf("Lists of %d for 60 sources of worlds of %d nodes, with outcomes by the true relevance. "+
 		"R_DR is the risk by the log with known probabilities. A tenth is explored: in proportion to ŷ, "+
 		"and where it teaches most, as much as loses the same relevance by ŷ.", evenK, nodes)
-	evidence := fmt.Sprintf("The variance is %.2f of what it was, in the median world, and %.2f in the worst; the cost "+
-		"is at most %.2f of what it was.", median(ratios), worst, dearest)
+	evidence := fmt.Sprintf("The variance is %.2f of what it was, in the median world, and %.2f in the worst; the "+
+		"cost is at most %.2f of what it was.", median(ratios), worst, dearest)
 	claim := Claim{fmt.Sprintf("exploring where it teaches most has %.0f%% less variance of R_DR at the same cost",
 		100*spared), metIf(worst <= 1-spared && dearest <= 1.05), evidence}
 	return &Result{Rows: rows, Tables: []figure.Table{t}, Setting: []string{setting}, Claims: []Claim{claim}}, nil
