@@ -39,10 +39,7 @@ func (r *readers) show(rounds int, add func(Occurrence)) {
 	const places = 8
 	for round := range rounds {
 		for i := range r.truth {
-			var list []int
-			for _, j := range r.rng.Perm(len(r.truth[i]))[:places] {
-				list = append(list, j)
-			}
+			list := r.rng.Perm(len(r.truth[i]))[:places]
 			best := func(a, b int) bool { return r.truth[i][list[a]] > r.truth[i][list[b]] }
 			for a := range list { // in the order of y
 				for b := a + 1; b < len(list); b++ {
