@@ -423,17 +423,25 @@ func smokeTest(ctx context.Context, e *loadedModel) (Check, error) {
 	return c, nil
 }
 
-// evaluate evaluates a model on pairs that it was not fitted to, and saves the evaluation beside it.
-func (s *Service) evaluate(ctx context.Context, r JobRequest, report progress.Func, update func(func(*Job))) error {
+// judged loads the model that a job is about: the one that it names, or the live one.
+func (s *Service) judged(ctx context.Context, r JobRequest, update func(func(*Job))) (*loadedModel, ModelEntry, error) {
 	entry, err := s.models.find(cmp.Or(r.Model, s.live.Load().current.digest))
 	if err != nil {
-		return err
+		return nil, entry, err
 	}
 	e, err := s.load(ctx, entry.Digest, "")
+	if err == nil {
+		update(func(j *Job) { j.Model = entry.Digest })
+	}
+	return e, entry, err
+}
+
+// evaluate evaluates a model on pairs that it was not fitted to, and saves the evaluation beside it.
+func (s *Service) evaluate(ctx context.Context, r JobRequest, report progress.Func, update func(func(*Job))) error {
+	e, entry, err := s.judged(ctx, r, update)
 	if err != nil {
 		return err
 	}
-	update(func(j *Job) { j.Model = entry.Digest })
 	report(progress.Event{Phase: "preparing the held-out pairs"})
 	data, err := s.trainingData(ctx, e.origin, e.Model().Method, s.readingOf(e, entry))
 	if err != nil {

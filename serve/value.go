@@ -1,7 +1,6 @@
 package serve
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,15 +14,10 @@ import (
 // value says by the service's own log what a model, or a rule, would be worth if its lists were shown. Lists that were
 // shown after its training count, as long as they can say anything; otherwise all do, with a warning.
 func (s *Service) value(ctx context.Context, r JobRequest, report progress.Func, update func(func(*Job))) error {
-	entry, err := s.models.find(cmp.Or(r.Model, s.live.Load().current.digest))
+	e, entry, err := s.judged(ctx, r, update)
 	if err != nil {
 		return err
 	}
-	e, err := s.load(ctx, entry.Digest, "")
-	if err != nil {
-		return err
-	}
-	update(func(j *Job) { j.Model = entry.Digest })
 	report(progress.Event{Phase: "reading the log"})
 	g := e.Graph()
 	logged, err := ReadLists(ctx, s.events, g, s.listReading(g, nil))
