@@ -130,21 +130,15 @@ func (r *Recommender) explore(room *room, q Query) []drawn {
 // chances returns the probabilities p of the candidates; see explore. Where nothing is explored they are 1 for the
 // best.
 func (room *room) chances(k int, explore float64) []float64 {
-	top := kern.Best(room.scores, room.kept, min(k, len(room.kept)))
-	best := make([]int, len(top)) // their places
-	for m, j := range top {
-		best[m], _ = slices.BinarySearch(room.kept, j) // they ascend
-	}
+	best := kern.Best(room.scores, room.kept, min(k, len(room.kept)))
 	p := slices.Grow(room.shares[:0], len(room.kept))[:len(room.kept)]
 	if room.shares = p; explore > 0 {
-		explore *= room.teach(p, best)
+		explore = room.teach(p, best, explore)
 	} else {
 		clear(p)
 	}
-	for i := range p {
-		p[i] *= explore
-	}
-	for _, place := range best {
+	for _, j := range best {
+		place, _ := slices.BinarySearch(room.kept, j) // they ascend
 		p[place] += 1 - explore
 	}
 	return p
@@ -160,79 +154,80 @@ func ExploredShares(logits []float32, k int, share float64) []float64 {
 	return room.chances(k, share)
 }
 
-// teach sets the probabilities min(1, c·w) of the candidates, as many as there are best, and returns which share of
-// them loses as much relevance as drawing all in proportion to ŷ.
-func (room *room) teach(p []float64, best []int) float64 {
+// teach sets the probabilities e·min(1, c·w) of the candidates and returns e: what of the share to explore loses as
+// much relevance as drawing that share in proportion to ŷ.
+func (room *room) teach(p []float64, best []int32, explore float64) float64 {
 	const least, rarest = 1e-18, 1e-37 // so that c stays finite; also where ŷ is not a number
-	y := slices.Grow(room.relevance[:0], len(room.scores))[:len(room.scores)]
-	room.relevance = y
+	size := len(room.scores)
+	y, w := slices.Grow(room.relevance[:0], size)[:size], slices.Grow(room.teaches[:0], size)[:size]
+	room.relevance, room.teaches = y, w
 	kern.Sigmoid(y, room.scores)
-	room.teaches = slices.Grow(room.teaches[:0], len(room.scores))[:len(room.scores)]
-	for i, j := range room.kept {
+	for _, j := range room.kept {
 		if !(y[j] > rarest) {
-			y[j] = rarest
+			y[j], w[j] = rarest, least
+			continue
 		}
-		p[i] = float64(y[j])
-	}
-	capped(p, best)
-	var most, even, lost float64
-	for _, place := range best {
-		most += float64(y[room.kept[place]])
-	}
-	for i, j := range room.kept {
-		even += p[i] * float64(y[j])
 		z := room.scores[j]
-		w := float32(math.Sqrt(float64(y[j] * (1 - y[j]) * (1 + z*z))))
-		if !(w > least && y[j] > rarest) {
-			w = least
+		x := float32(math.Sqrt(float64(y[j] * (1 - y[j]) * (1 + z*z))))
+		if !(x > least) {
+			x = least
 		}
-		room.teaches[j], p[i] = w, float64(w)
+		w[j] = x
 	}
-	largest := make([]int, len(best))
-	for m, j := range kern.Best(room.teaches, room.kept, len(best)) {
-		largest[m], _ = slices.BinarySearch(room.kept, j)
+	largest := kern.Best(w, room.kept, len(best))
+	even, _, relevance := room.capped(y, best)
+	taught, c, _ := room.capped(w, largest)
+	if even, taught = relevance-even, relevance-taught; taught > even && even > 0 {
+		explore *= even / taught
 	}
-	capped(p, largest)
 	for i, j := range room.kept {
-		lost += p[i] * float64(y[j])
+		x := c * float64(w[j])
+		if x > 1 {
+			x = 1
+		}
+		p[i] = explore * x
 	}
-	if even, lost = most-even, most-lost; lost > even && even > 0 {
-		return even / lost
-	}
-	return 1
+	return explore
 }
 
-// capped turns weights into probabilities min(1, c·w) that add up to as many as there are largest, whose places those
-// are, largest first. Who is sure to be drawn is among them, so that c follows from them and the sum of all others.
-func capped(p []float64, largest []int) {
+// capped finds c such that min(1, c·w) of the candidates adds up to as many as there are largest: those with the
+// largest w, largest first. Who is sure to be drawn is among them, so that c follows from them and the sum of all
+// others. It returns the relevance that is then drawn, c, and the relevance of the largest.
+func (room *room) capped(w []float32, largest []int32) (drawn, c, relevance float64) {
 	weights := make([]float64, len(largest))
-	for m, place := range largest {
-		weights[m], p[place] = p[place], 0
+	for m, j := range largest {
+		weights[m], w[j] = float64(w[j]), 0
 	}
-	var rest float64
-	for _, w := range p {
-		rest += w
+	var rest, restDrawn float64
+	y := room.relevance
+	if &y[0] == &w[0] { // w is ŷ itself
+		for _, j := range room.kept {
+			x := float64(w[j])
+			rest, restDrawn = rest+x, restDrawn+x*x
+		}
+	} else {
+		for _, j := range room.kept {
+			x := float64(w[j])
+			rest, restDrawn = rest+x, restDrawn+x*float64(y[j])
+		}
 	}
 	totals := make([]float64, len(largest)) // of largest[m] and all that come after it
-	for m, w := range slices.Backward(weights) {
-		rest += w
+	for m, x := range slices.Backward(weights) {
+		w[largest[m]] = float32(x)
+		rest += x
 		totals[m] = rest
 	}
-	sure, c := 0, 0.
-	for ; sure < len(largest); sure++ {
+	for sure := range largest {
 		if c = float64(len(largest)-sure) / totals[sure]; c*weights[sure] < 1 {
 			break
 		}
-		c = 0 // nothing is left for others, if this was the last
 	}
-	for i := range p {
-		p[i] *= c
+	drawn = c * restDrawn
+	for m, j := range largest {
+		drawn += math.Min(c*weights[m], 1) * float64(y[j])
+		relevance += float64(y[j])
 	}
-	for m, place := range largest {
-		if p[place] = 1; m >= sure {
-			p[place] = c * weights[m]
-		}
-	}
+	return drawn, c, relevance
 }
 
 // Draw draws a sample in which element i is with probability p_i exactly, as many as the

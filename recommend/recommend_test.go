@@ -296,13 +296,13 @@ func TestProportional(t *testing.T) {
 			room.kept = append(room.kept, int32(j))
 		}
 		for k := 1; k <= len(scores); k++ {
-			p, best := make([]float64, len(scores)), kern.Best(scores, room.kept, k)
-			places := make([]int, k)
-			for m, j := range best {
-				places[m] = int(j)
-			}
-			if share := room.teach(p, places); !(share > 0 && share <= 1) {
+			p := make([]float64, len(scores))
+			share := room.teach(p, kern.Best(scores, room.kept, k), 1)
+			if !(share > 0 && share <= 1) {
 				t.Errorf("%v, %d of them: a share of %v", scores, k, share)
+			}
+			for j := range p {
+				p[j] /= share
 			}
 			var sum, c float64
 			for j, x := range p {
