@@ -116,10 +116,7 @@ func gammaDraw(rng *rand.Rand, shape float64) float64 {
 func TestLookingEveryDay(t *testing.T) {
 	t.Parallel()
 	racetest.Skip(t, "it computes alone, in one goroutine")
-	trials := 200
-	if testing.Short() {
-		trials = 100
-	}
+	const trials = 200
 	for seed, p := range []plantedTrial{
 		{"rare clicks, new sources every day", .02, 5, 0, 40, .05, 5, .5},
 		{"frequent clicks", .2, 3, 0, 20, .1, 5, .5},
