@@ -29,8 +29,8 @@ func TestComparisons(t *testing.T) {
 			if _, err := fmt.Sscan(fields[1], &ours); err != nil || !(ours > 0) {
 				t.Errorf("%s: ours is %q", c.name, fields[1])
 			}
-			if ownPeer := slices.Contains([]string{"topk-half-1", "topk-half-64", "topk-int8-1", "adam-threads",
-				"full-batch", "bayes", "bayes-intervals"}, c.name); !ownPeer &&
+			if ownPeer := slices.Contains([]string{"topk-half-1", "topk-half-64", "adam-threads", "full-batch",
+				"bayes", "bayes-intervals"}, c.name); !ownPeer &&
 				!strings.Contains(line, "skipped: not in this test") {
 				t.Errorf("%s does not say that its peer is missing: %s", c.name, line)
 			}

@@ -42,6 +42,7 @@ type bench struct {
 
 	dir     string    // of the clone's vectors
 	half    bool      // the clone's vectors are float16
+	data    string    // a dataset whose vectors are searched in place of drawn ones
 	notes   io.Writer // receives progress and the parts of long runs
 	problem *sample.Problem
 	peak    int64 // the highest memory use since the clone was generated, without mapped files
@@ -77,6 +78,7 @@ func main() {
 	reps := flags.Int("reps", 7, "runs of each side; the best one counts")
 	dir := flags.String("dir", os.TempDir(),
 		"folder for the vectors of the clone- comparisons: 7.5 GB, or 3.8 GB with -half")
+	data := flags.String("data", "", "dataset with vectors of 256 numbers, for the topk-256- comparisons")
 	half := flags.Bool("half", false, "float16 vectors in the clone- comparisons")
 	profile := flags.String("cpuprofile", "", "write a CPU profile to this file")
 	_ = flags.Parse(os.Args[1:])
@@ -86,7 +88,8 @@ func main() {
 		}
 		return
 	}
-	b := &bench{reps: *reps, scale: 1, peers: startPeers(os.Stderr), dir: *dir, half: *half, notes: os.Stderr}
+	b := &bench{reps: *reps, scale: 1, peers: startPeers(os.Stderr), dir: *dir, half: *half, notes: os.Stderr,
+		data: *data}
 	defer b.peers.stop()
 	if *profile != "" {
 		file, err := os.Create(*profile)
@@ -126,6 +129,9 @@ func (b *bench) compare(w io.Writer, names []string) error {
 	fmt.Fprintf(w, "# %s, %s, %s/%s, kernels %s, one thread, best of %d, %s\n", cpuName(), runtime.Version(),
 		runtime.GOOS, runtime.GOARCH,
 		kern.Variant(), b.reps, time.Now().Format(time.DateOnly))
+	if b.peers.settings != "" {
+		fmt.Fprintf(w, "# peers: %s\n", b.peers.settings)
+	}
 	line := func(name, ours, peer, ratio, goal, verdict string) {
 		fmt.Fprintln(w, strings.TrimRight(fmt.Sprintf("%-18s %-16s %-16s %6s %6s  %s", name, ours, peer, ratio, goal,
 			verdict), " "))

@@ -2,12 +2,17 @@ package main
 
 import (
 	"bufio"
+	"bytes"
+	"cmp"
 	_ "embed"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"sync"
 	"time"
 )
@@ -15,58 +20,92 @@ import (
 //go:embed peers/kernels.py
 var kernelsPy string
 
+//go:embed peers/requirements.txt
+var requirements string
+
 // peers is a Python process that loads the peer libraries and runs one task at a time.
 type peers struct {
-	why    string // why there is no process
-	cmd    *exec.Cmd
-	in     io.WriteCloser
-	out    *bufio.Reader
-	stopIt sync.Once
+	why      string // why there is no process
+	settings string // of the peers, with their versions
+	cmd      *exec.Cmd
+	in       io.WriteCloser
+	out      *bufio.Reader
+	stopIt   sync.Once
 }
 
 // answer is the result of a task.
 type answer struct {
-	Seconds float64   `json:"seconds"`
-	IDs     [][]int32 `json:"ids"`
-	Error   string    `json:"error"`   // the task failed
-	Missing string    `json:"missing"` // the library is not installed
+	Seconds  float64   `json:"seconds"`
+	IDs      [][]int32 `json:"ids"`
+	Error    string    `json:"error"`   // the task failed
+	Missing  string    `json:"missing"` // the library is not installed
+	Settings string    `json:"settings"`
 }
 
-// peerEnvironment is the environment of the peers, on one thread. OpenBLAS does not know newer processors and would run
-// at a fifth of its speed, which would be unfair. torch runs with its defaults; set ATEN_CPU_CAPABILITY=avx512 for its
-// AVX-512 paths.
+// peerEnvironment is the environment of the peers, on one thread. OpenBLAS takes this processor for an older one where
+// a virtual machine hides its model, and is then a fifth slower.
 func peerEnvironment() []string {
 	return append(os.Environ(), "OPENBLAS_CORETYPE=SkylakeX", "OPENBLAS_NUM_THREADS=1", "OMP_NUM_THREADS=1",
 		"MKL_NUM_THREADS=1")
 }
 
-// startPeers starts the interpreter named by PYTHON, or the first python3 that has numpy.
+// startPeers starts the interpreter named by PYTHON, or one of an environment with the peers of
+// peers/requirements.txt from PyPI, which is made in the user's cache the first time.
 func startPeers(log io.Writer) *peers {
-	candidates := []string{"/usr/bin/python3", "python3"}
-	if named := os.Getenv("PYTHON"); named != "" {
-		candidates = []string{named}
+	python := os.Getenv("PYTHON")
+	if python == "" {
+		var err error
+		if python, err = peerInterpreter(log); err != nil {
+			return &peers{why: err.Error()}
+		}
 	}
-	for _, python := range candidates {
-		if exec.Command(python, "-c", "import numpy").Run() != nil {
-			continue
-		}
-		cmd := exec.Command(python, "-c", kernelsPy)
-		cmd.Env = peerEnvironment()
-		cmd.Stderr = log
-		in, err := cmd.StdinPipe()
-		if err != nil {
-			return &peers{why: err.Error()}
-		}
-		out, err := cmd.StdoutPipe()
-		if err != nil {
-			return &peers{why: err.Error()}
-		}
-		if err := cmd.Start(); err != nil {
-			return &peers{why: err.Error()}
-		}
-		return &peers{cmd: cmd, in: in, out: bufio.NewReaderSize(out, 1<<20)}
+	cmd := exec.Command(python, "-c", kernelsPy)
+	cmd.Env = peerEnvironment()
+	cmd.Stderr = log
+	in, err1 := cmd.StdinPipe()
+	out, err2 := cmd.StdoutPipe()
+	if err := cmp.Or(err1, err2); err != nil {
+		return &peers{why: err.Error()}
 	}
-	return &peers{why: "no python3 with numpy; set PYTHON to one"}
+	if err := cmd.Start(); err != nil {
+		return &peers{why: err.Error()}
+	}
+	p := &peers{cmd: cmd, in: in, out: bufio.NewReaderSize(out, 1<<20)}
+	said, err := p.ask("settings", nil)
+	if err != nil {
+		p.stop()
+		return &peers{why: err.Error()}
+	}
+	p.settings = said.Settings
+	return p
+}
+
+// peerInterpreter returns the interpreter of the environment. One that was not made to its end is made again.
+func peerInterpreter(log io.Writer) (string, error) {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", err
+	}
+	home := filepath.Join(cache, fmt.Sprintf("unseen-bench-peers-%08x", crc32.ChecksumIEEE([]byte(requirements))))
+	python, whole := filepath.Join(home, "bin", "python3"), filepath.Join(home, "whole")
+	if _, err := os.Stat(whole); err == nil {
+		return python, nil
+	}
+	fmt.Fprintf(log, "installing the peers from PyPI into %s, once: about 5 GB, most of it torch's\n", home)
+	if err := errors.Join(os.RemoveAll(home), os.MkdirAll(home, 0o755)); err != nil {
+		return "", err
+	}
+	list := filepath.Join(home, "requirements.txt")
+	if err := os.WriteFile(list, []byte(requirements), 0o644); err != nil {
+		return "", err
+	}
+	for _, command := range [][]string{{"python3", "-m", "venv", home},
+		{python, "-m", "pip", "install", "--quiet", "--requirement", list}} {
+		if out, err := exec.Command(command[0], command[1:]...).CombinedOutput(); err != nil {
+			return "", fmt.Errorf("%v: %w: %s", command, err, bytes.TrimSpace(out))
+		}
+	}
+	return python, os.WriteFile(whole, nil, 0o644)
 }
 
 // ask runs a task and returns its own measure of the time.

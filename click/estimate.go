@@ -78,9 +78,11 @@ func (s *showing) swapped() bool { return s.placed > 0 && s.placed < .5 }
 
 // Surface is what is known of clicks on one surface.
 type Surface struct {
-	Name    string    `json:"name"`
-	Kappa   float64   `json:"kappa" doc:"chance of a click on what is looked at and wanted"`
-	Theta   []float64 `json:"theta" doc:"chance that a place is looked at, by place; the first is 1"`
+	Name  string    `json:"name"`
+	Kappa float64   `json:"kappa" doc:"chance of a click on what is looked at and wanted"`
+	Theta []float64 `json:"theta" doc:"chance that a place is looked at, by place; the first is 1"`
+	// Errors are those of the logarithms of clicks by band; nil where θ was learned with relevance.
+	Errors  []float64 `json:"errors,omitempty" doc:"standard errors of log clicks by place"`
 	ByLinks bool      `json:"byLinks,omitempty" doc:"links, not clicks, say what is wanted"`
 	Swapped bool      `json:"swapped,omitempty" doc:"theta is of showings that chance has put at their place"`
 	Given   bool      `json:"given,omitempty" doc:"given, not learned"`
@@ -97,6 +99,26 @@ func (s *Surface) seen(band int) float64 {
 		return theta
 	}
 	return math.Min(s.Kappa*theta, 1)
+}
+
+// Examination returns the chances that places are looked at, from the first on and relative to the largest; places
+// further down have the last. It is nil where they were learned with relevance and not from what chance has placed.
+func (s *Surface) Examination() (chances []float64) {
+	if s == nil || !s.Swapped && !s.Given {
+		return nil
+	}
+	most := 0.
+	for place := 1; place <= bandEnds[len(bandEnds)-2]+1; place++ {
+		theta := 1.
+		if b := bandOf(place); b < len(s.Theta) {
+			theta = s.Theta[b]
+		}
+		chances, most = append(chances, theta), math.Max(most, theta)
+	}
+	for k := range chances {
+		chances[k] /= most
+	}
+	return chances
 }
 
 // Behaviour is κ and θ of every surface.
@@ -147,23 +169,90 @@ func (l *Log) Pairs() (source, target []int32) {
 	return source, target
 }
 
-// Exposures returns a row for every showing, with the chance that wanting shows in it.
+// Exposures returns a row for every showing, with the chance that wanting shows in it and how that was learned.
 func (l *Log) Exposures(m *Behaviour) *sample.ExposureLog {
-	log := &sample.ExposureLog{}
 	surfaces := l.of(m)
+	rates, number := l.rates(surfaces)
+	log := &sample.ExposureLog{Rates: rates}
 	for k := range l.showings {
 		s := &l.showings[k]
 		p := &l.pairs[s.pair]
 		yes, no := l.wanted(s)
-		seen := 1.
+		seen, rate := 1., int32(-1)
 		if surface := surfaces[int(s.cell)/bands]; surface != nil && !no {
-			seen = math.Max(surface.seen(int(s.cell)%bands), 1e-6)
+			seen, rate = math.Max(surface.seen(int(s.cell)%bands), leastSeen), number[s.cell]
 		}
 		log.Source, log.Target = append(log.Source, p.source), append(log.Target, p.target)
 		log.Exposed, log.Linked = append(log.Exposed, true), append(log.Linked, yes)
-		log.Seen = append(log.Seen, seen)
+		log.Seen, log.Rate = append(log.Seen, seen), append(log.Rate, rate)
 	}
 	return log
+}
+
+// leastSeen is the least chance that wanting shows, and mostRates how many of them are taken as learned: those with the
+// fewest showings teach hardly anything, and count as known.
+const (
+	leastSeen = 1e-6
+	mostRates = 64
+)
+
+// rates returns how the κθ of the cells that occur were learned, and which of them each cell has; −1 where it is known.
+// Those of a surface share κ, which was learned with relevance. Without enough that chance has placed, θ was too: every
+// band has a scale of its own. Where links say what is wanted, κ does not matter.
+func (l *Log) rates(surfaces []*Surface) (r *sample.SeenRates, number []int32) {
+	number = make([]int32, len(l.names)*bands)
+	for c := range number {
+		number[c] = -1
+	}
+	count := make([]int, len(number))
+	for k := range l.showings {
+		count[l.showings[k].cell]++
+	}
+	least := slices.Sorted(slices.Values(count))[max(len(count)-mostRates, 0)]
+	r = &sample.SeenRates{}
+	var cells []int
+	for c, n := range count {
+		s := surfaces[c/bands]
+		if n == 0 || n < least || s == nil || s.Given || s.ByLinks && c%bands == l.first(c/bands, count) {
+			continue
+		}
+		number[c], cells = int32(len(cells)), append(cells, c)
+		r.Rate = append(r.Rate, math.Max(s.seen(c%bands), leastSeen))
+		scale := int32(c)
+		switch {
+		case s.ByLinks:
+			scale = -1
+		case s.Errors != nil:
+			scale = int32(c / bands * bands)
+		}
+		r.Scale = append(r.Scale, scale)
+	}
+	if len(cells) == 0 {
+		return nil, number
+	}
+	for _, a := range cells {
+		for _, b := range cells {
+			r.Covariance = append(r.Covariance, l.covariance(surfaces, count, a, b))
+		}
+	}
+	return r, number
+}
+
+// first is the band of a surface that the others are compared with.
+func (l *Log) first(surface int, count []int) int {
+	return max(slices.IndexFunc(count[surface*bands:(surface+1)*bands], func(n int) bool { return n > 0 }), 0)
+}
+
+// covariance is that of log θ of two cells: what is not known of the first band is in all others of its surface.
+func (l *Log) covariance(surfaces []*Surface, count []int, a, b int) (v float64) {
+	s, first := surfaces[a/bands], l.first(a/bands, count)
+	if a/bands != b/bands || s.Errors == nil || a%bands == first || b%bands == first {
+		return 0
+	}
+	if v = s.Errors[first] * s.Errors[first]; a == b {
+		v += s.Errors[a%bands] * s.Errors[a%bands]
+	}
+	return v
 }
 
 // of returns the surfaces of the log in a model.
@@ -203,8 +292,8 @@ func (l *Log) Links() (source, target []int32, at []int64) {
 // probability of their place. So it does not depend on how right the probabilities are. κ is then found from all
 // showings.
 func (l *Log) Estimate(wanted []float64, given *Behaviour) *Behaviour {
-	theta, swapped := l.places(wanted)
-	kappa, clicks := l.rates(wanted, theta)
+	theta, errors, swapped := l.places(wanted)
+	kappa, clicks := l.levels(wanted, theta)
 	m := &Behaviour{}
 	for k, name := range l.names {
 		if s := given.Surface(name); s != nil && s.Given {
@@ -212,7 +301,7 @@ func (l *Log) Estimate(wanted []float64, given *Behaviour) *Behaviour {
 			continue
 		}
 		s := Surface{Name: name, ByLinks: l.byLinks[k], Kappa: kappa[k], Clicks: clicks[k], Swapped: swapped[k],
-			Theta: theta[k*bands : (k+1)*bands]}
+			Theta: theta[k*bands : (k+1)*bands], Errors: errors[k]}
 		most := 1 / math.Min(s.Kappa, 1)
 		if s.ByLinks {
 			most = 1
@@ -225,8 +314,9 @@ func (l *Log) Estimate(wanted []float64, given *Behaviour) *Behaviour {
 	return m
 }
 
-// places finds θ of every cell, and which surfaces have it from what chance has placed.
-func (l *Log) places(wanted []float64) (theta []float64, swapped []bool) {
+// places finds θ of every cell, which surfaces have it from what chance has placed, and of those, and of those with
+// links, its errors.
+func (l *Log) places(wanted []float64) (theta []float64, errors [][]float64, swapped []bool) {
 	all := l.maximise(wanted, evenly)
 	placed := l.maximise(wanted, func(s *showing) float64 {
 		if s.placed == 0 {
@@ -242,13 +332,15 @@ func (l *Log) places(wanted []float64) (theta []float64, swapped []bool) {
 	}
 	for k, n := range clicks {
 		by := all.of(k*bands, (k+1)*bands)
-		swapped = append(swapped, n >= leastSwapped)
-		if swapped[k] {
+		if swapped = append(swapped, n >= leastSwapped); swapped[k] {
 			by = placed.of(k*bands, (k+1)*bands)
+		}
+		if errors = append(errors, nil); swapped[k] || l.byLinks[k] {
+			errors[k] = by.errors()
 		}
 		theta = append(theta, by.theta()...)
 	}
-	return theta, swapped
+	return theta, errors, swapped
 }
 
 // evenly counts every showing once.
@@ -264,13 +356,10 @@ func (t tallies) of(from, to int) tallies {
 // theta compares the bands of a surface with the first that was shown. A band with few clicks is drawn to the mean by a
 // click's worth.
 func (t tallies) theta() []float64 {
-	var clicks, wanted, squares float64
+	one := t.weight()
+	var clicks, wanted float64
 	for b := range t.clicks {
-		clicks, wanted, squares = clicks+t.clicks[b], wanted+t.wanted[b], squares+t.squares[b]
-	}
-	one := 1.
-	if clicks > 0 {
-		one = squares / clicks // the weight of a click
+		clicks, wanted = clicks+t.clicks[b], wanted+t.wanted[b]
 	}
 	mean := math.Max(clicks, .5*one) / math.Max(wanted, one)
 	rate := func(b int) float64 { return (t.clicks[b] + one) / (t.wanted[b] + one/mean) }
@@ -285,6 +374,28 @@ func (t tallies) theta() []float64 {
 		}
 	}
 	return theta
+}
+
+// weight is that of a click.
+func (t tallies) weight() float64 {
+	var clicks, squares float64
+	for b := range t.clicks {
+		clicks, squares = clicks+t.clicks[b], squares+t.squares[b]
+	}
+	if clicks == 0 {
+		return 1
+	}
+	return squares / clicks
+}
+
+// errors are the standard errors of the logarithms of theta's rates: of clicks that are counted by their weights, with
+// the click that is added.
+func (t tallies) errors() []float64 {
+	one, out := t.weight(), make([]float64, bands)
+	for b := range out {
+		out[b] = math.Sqrt(t.squares[b]+one*one) / (t.clicks[b] + one)
+	}
+	return out
 }
 
 // turns is how often the two steps take turns at most, and still how little moves at the end.
@@ -316,8 +427,8 @@ func (l *Log) maximise(wanted []float64, weigh func(*showing) float64) (t tallie
 	return t
 }
 
-// rates finds κ of every surface given θ, and how many clicks it is of.
-func (l *Log) rates(wanted, theta []float64) (kappa []float64, clicks []int) {
+// levels finds κ of every surface given θ, and how many clicks it is of.
+func (l *Log) levels(wanted, theta []float64) (kappa []float64, clicks []int) {
 	kappa, clicks = make([]float64, len(l.names)), make([]int, len(l.names))
 	rate := make([]float64, len(theta))
 	for k := range kappa {
@@ -427,25 +538,74 @@ func (m *Behaviour) Give() error {
 	return nil
 }
 
+// Learn finds κ and θ, given what believe says of how probably each pair of Pairs is wanted: before κ and θ are known,
+// where it is given nil, and once relevance was learned with them. κ by clicks and the level of relevance by links move
+// each other, so that what two such turns have in common is continued to where they would end.
+func (l *Log) Learn(given *Behaviour, believe func(*Behaviour) ([]float64, error)) (*Behaviour, error) {
+	wanted, err := believe(nil)
+	if err != nil {
+		return nil, err
+	}
+	m := l.Estimate(wanted, given)
+	if !m.learned() {
+		return m, nil
+	}
+	path := [][]float64{m.kappas()}
+	for turn := range 2 {
+		if wanted, err = believe(m); err != nil {
+			return nil, err
+		}
+		m = l.Estimate(wanted, given)
+		path = append(path, m.kappas())
+		if moved(path[turn], path[turn+1]) < .01 {
+			return m, nil
+		}
+	}
+	m.setKappas(continued(path[0], path[1], path[2]))
+	return m, nil
+}
+
+// moved is how far the logarithms of numbers moved at most.
+func moved(from, to []float64) (most float64) {
+	for k := range from {
+		most = math.Max(most, math.Abs(math.Log(to[k]/from[k])))
+	}
+	return most
+}
+
+// continued is where steps that shrink by one factor would end (Aitken), as far as three points tell.
+func continued(a, b, c []float64) []float64 {
+	out := make([]float64, len(c))
+	for k := range out {
+		first, second := math.Log(b[k]/a[k]), math.Log(c[k]/b[k])
+		shrinks := 0.
+		if first != 0 {
+			shrinks = math.Max(0, math.Min(second/first, .9))
+		}
+		out[k] = c[k] * math.Exp(second*shrinks/(1-shrinks))
+	}
+	return out
+}
+
 // learned reports whether κ was learned from clicks, and matters.
 func (s *Surface) learned() bool { return !s.Given && !s.ByLinks }
 
-// Learned reports whether κ of any surface was learned from clicks, so that it depends on what was believed of
+// learned reports whether κ of any surface was learned from clicks, so that it depends on what was believed of
 // relevance.
-func (m *Behaviour) Learned() bool {
+func (m *Behaviour) learned() bool {
 	return slices.ContainsFunc(m.Surfaces, func(s Surface) bool { return s.learned() })
 }
 
-// Kappas returns κ of the surfaces in their order.
-func (m *Behaviour) Kappas() (kappas []float64) {
+// kappas returns κ of the surfaces in their order.
+func (m *Behaviour) kappas() (kappas []float64) {
 	for _, s := range m.Surfaces {
 		kappas = append(kappas, s.Kappa)
 	}
 	return kappas
 }
 
-// SetKappas replaces κ where it was learned.
-func (m *Behaviour) SetKappas(kappas []float64) {
+// setKappas replaces κ where it was learned.
+func (m *Behaviour) setKappas(kappas []float64) {
 	for k := range m.Surfaces {
 		if s := &m.Surfaces[k]; s.learned() {
 			s.Kappa = kappas[k]

@@ -24,10 +24,33 @@ type TargetSearch struct {
 	// Blocks has the scores of few queries computed as those of many are, for queries that are put into groups: their
 	// scores do not depend on how.
 	Blocks bool
-	// Sketch, unless nil, is of the targets: an engine may look for likely hits there and miss some near the end. Their
-	// scores are exact.
+	// Sketch, unless nil, is of the targets: an engine may read it in place of them, and of the targets themselves only
+	// what it leaves open. Hits are the same.
 	Sketch *Sketch
+	// Bounds, unless nil, allow Scores to be estimates by the sketch: set to how far each query's may be off.
+	Bounds []ScoreBound
 }
+
+// ScoreBound says how far scores may be off. The zero ScoreBound is of scores that are what they should be.
+type ScoreBound struct {
+	reach, margin float32
+	rests         []float32
+	most          float32
+}
+
+// Slack is by how much the score of a target may be off.
+func (b ScoreBound) Slack(target int32) float32 {
+	if b.rests == nil {
+		return 0
+	}
+	return b.reach*b.rests[target] + b.margin
+}
+
+// Most is by how much any score may be off.
+func (b ScoreBound) Most() float32 { return b.most }
+
+// Exact reports whether all scores are what they should be.
+func (b ScoreBound) Exact() bool { return b.rests == nil }
 
 // SearchQuery is what targets are compared with, and which of them may be hits.
 type SearchQuery struct {
@@ -57,10 +80,10 @@ type Hit struct {
 	Score  float32
 }
 
-// Sketch is a copy of vectors in a byte per number, in which likely targets are found about four times as fast.
+// Sketch is a copy of vectors in a byte per number, by which every inner product is known within a bound.
 type Sketch struct{ codes *kern.Codes }
 
-// NewSketch copies vectors, which must be finite.
+// NewSketch copies vectors.
 func NewSketch(v *graph.Vectors, threads int) (*Sketch, error) {
 	codes, err := kern.Quantise(kern.MatrixOf(v), kern.Threads(threads))
 	if err != nil {
@@ -69,8 +92,8 @@ func NewSketch(v *graph.Vectors, threads int) (*Sketch, error) {
 	return &Sketch{codes}, nil
 }
 
-// MaxSketchHits is the most hits and skipped targets together that are looked for in a sketch.
-const MaxSketchHits = kern.MaxK
+// narrow is the share of the targets of which fewer are looked at one by one, without the sketch.
+const narrow = .25
 
 // How many targets are scored at a time.
 const (
@@ -86,7 +109,8 @@ const (
 
 // TopK implements Engine. Few queries are compared with the targets row by row, many by block products: those that ask
 // for scores, and those whose hits are the best inner products of all targets but a few. Scores by rows and by blocks
-// differ in the last bits; neither depend on the number of threads, nor on which other queries there are.
+// differ in the last bits; neither depend on the number of threads, nor on which other queries there are. Scores of
+// hits that a sketch has found are those by rows.
 func (c CPU) TopK(ctx context.Context, s TargetSearch) ([][]Hit, error) {
 	if err := s.validate(); err != nil {
 		return nil, err
@@ -94,15 +118,22 @@ func (c CPU) TopK(ctx context.Context, s TargetSearch) ([][]Hit, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if s.Scores == nil && s.plain() {
+	switch {
+	case s.Scores == nil && s.Sketch != nil && !s.narrow():
+		return c.topSketched(ctx, s)
+	case s.Scores == nil && s.plain():
 		return c.topPlain(ctx, s)
 	}
 	n, scored := s.Targets.Len(), len(s.Scores) > 0
 	if scored {
 		score := c.scanAll
-		if s.Blocks || len(s.Queries) > fewQueries {
+		switch {
+		case s.Blocks || len(s.Queries) > fewQueries:
 			score = c.multiply
+		case s.Sketch != nil && s.Bounds != nil:
+			score = c.estimate
 		}
+		clear(s.Bounds)
 		if err := score(ctx, s); err != nil {
 			return nil, err
 		}
@@ -131,7 +162,8 @@ func (c CPU) TopK(ctx context.Context, s TargetSearch) ([][]Hit, error) {
 func (s *TargetSearch) validate() error {
 	n, dim := s.Targets.Len(), s.Targets.Dim()
 	if s.K < 0 || s.Scores != nil && len(s.Scores) != n*len(s.Queries) ||
-		s.Sketch != nil && s.Sketch.codes.Rows() != n {
+		s.Sketch != nil && s.Sketch.codes.Rows() != n ||
+		s.Bounds != nil && (s.Scores == nil || s.K > 0 || len(s.Bounds) != len(s.Queries)) {
 		return fmt.Errorf("%w: a search for %d hits of %d queries among %d targets, with room for %d scores", ErrShape,
 			s.K, len(s.Queries), n, len(s.Scores))
 	}
@@ -171,12 +203,7 @@ func (c CPU) topPlain(ctx context.Context, s TargetSearch) ([][]Hit, error) {
 		return nil, err
 	}
 	count := min(s.K+s.spare(), matrix.Rows())
-	var found [][]kern.RowScore
-	if s.Sketch != nil {
-		found, err = kern.TopKCodes(ctx, s.Sketch.codes, matrix, queries, count, threads)
-	} else {
-		found, err = kern.TopK(ctx, matrix, queries, count, threads)
-	}
+	found, err := kern.TopK(ctx, matrix, queries, count, threads)
 	if err != nil {
 		return nil, err
 	}
@@ -189,6 +216,81 @@ func (c CPU) topPlain(ctx context.Context, s TargetSearch) ([][]Hit, error) {
 		}
 	}
 	return hits, nil
+}
+
+// narrow reports whether the queries are about so few of the targets that a sketch of all is no help.
+func (s *TargetSearch) narrow() bool {
+	return slices.ContainsFunc(s.Queries, func(q SearchQuery) bool {
+		return q.Among != nil && float64(len(q.Among)) < narrow*float64(s.Targets.Len())
+	})
+}
+
+// topSketched finds the hits of all queries by the sketch.
+func (c CPU) topSketched(ctx context.Context, s TargetSearch) ([][]Hit, error) {
+	queries, err := s.matrix()
+	if err != nil {
+		return nil, err
+	}
+	search := s.coded(queries)
+	search.K = min(s.K, s.Targets.Len())
+	search.Keep = func(query int, row int32) bool {
+		q := s.Queries[query]
+		if _, skip := slices.BinarySearch(q.Skip, row); skip {
+			return false
+		}
+		_, among := slices.BinarySearch(q.Among, row)
+		return q.Among == nil || among
+	}
+	found, err := kern.TopKCodes(ctx, s.Sketch.codes, kern.MatrixOf(s.Targets), search, kern.Threads(c.Threads))
+	if err != nil {
+		return nil, err
+	}
+	hits := make([][]Hit, len(found))
+	for k := range found {
+		for _, h := range found[k] {
+			hits[k] = append(hits[k], Hit{h.Row, h.Score})
+		}
+	}
+	return hits, nil
+}
+
+// coded is the search as the codes know it.
+func (s *TargetSearch) coded(queries *kern.Matrix) kern.CodeSearch {
+	out := kern.CodeSearch{Queries: queries, Fields: s.Fields, Values: s.Values}
+	for _, q := range s.Queries {
+		offsets := q.Offsets
+		if s.Fields == nil && len(offsets) > 0 { // they are even
+			offsets = offsets[:1]
+		}
+		out.Offsets = append(out.Offsets, offsets)
+		out.Slopes = append(out.Slopes, q.Slope)
+	}
+	return out
+}
+
+// estimate scores all targets for a few queries by the sketch. A query that it knows nothing of is compared with the
+// targets themselves.
+func (c CPU) estimate(ctx context.Context, s TargetSearch) error {
+	n := s.Targets.Len()
+	for k, q := range s.Queries {
+		scores, codes := s.Scores[k*n:(k+1)*n], s.Sketch.codes
+		reach, ok, err := codes.Estimate(ctx, scores, q.Vector, kern.Threads(c.Threads))
+		if err != nil {
+			return err
+		}
+		if !ok {
+			q.Among = nil // all scores are wanted
+			if err := c.scan(ctx, s, q, scores); err != nil {
+				return err
+			}
+			continue
+		}
+		s.addOffsets(scores, q, 0)
+		search := s.coded(nil)
+		margin := search.Margin(k)
+		s.Bounds[k] = ScoreBound{reach, margin, codes.Rests(), reach*codes.LargestRest() + margin}
+	}
+	return nil
 }
 
 // matrix puts the queries below one another.
@@ -265,10 +367,11 @@ func (c CPU) multiply(ctx context.Context, s TargetSearch) error {
 // addOffsets adds what their fields and values add to the scores of targets, from the first of them on.
 func (s *TargetSearch) addOffsets(scores []float32, q SearchQuery, first int) {
 	switch {
-	case len(q.Offsets) == 0:
-	case s.Fields == nil: // they are even
-		for k := range scores {
-			scores[k] += q.Offsets[0]
+	case q.Even():
+		if shared := q.shared(); shared != 0 {
+			for k := range scores {
+				scores[k] += shared
+			}
 		}
 	default:
 		for k, f := range s.Fields[first : first+len(scores)] {

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"math"
 	"math/rand/v2"
 	"reflect"
 	"slices"
@@ -108,6 +109,16 @@ func TestTopKAgainstEveryTarget(t *testing.T) {
 						t.Fatalf("seed %d, %d targets, variant %d: scores %v, want %v", seed, n, variant, s.Scores, all)
 					}
 				}
+				s.K, s.Blocks, s.Bounds = 0, false, make([]ScoreBound, count)
+				must(CPU{}.TopK(t.Context(), s))(t)
+				for k, z := range s.Scores {
+					target := int32(k % n)
+					if off := math.Abs(float64(z - all[k])); off > float64(s.Bounds[k/n].Slack(target)) ||
+						s.Bounds[k/n].Exact() && off > 0 {
+						t.Fatalf("seed %d, %d targets: %v is estimated as %v, within %v", seed, n, all[k], z,
+							s.Bounds[k/n].Slack(target))
+					}
+				}
 			}
 		}
 	}
@@ -123,6 +134,12 @@ func TestTopKRefuses(t *testing.T) {
 		"a slope without values":    func(s *TargetSearch) { s.Values, s.Queries[0].Slope = nil, 1 },
 		"offsets without fields":    func(s *TargetSearch) { s.Fields, s.Queries[0].Offsets = nil, []float32{1, 2, 3} },
 		"targets that are not":      func(s *TargetSearch) { s.Queries[0].Among = []int32{3, 40} },
+		"bounds of others": func(s *TargetSearch) {
+			s.K, s.Scores, s.Bounds = 0, make([]float32, 80), make([]ScoreBound, 1)
+		},
+		"bounds of hits": func(s *TargetSearch) {
+			s.Scores, s.Bounds = make([]float32, 80), make([]ScoreBound, 2)
+		},
 		"a sketch of others": func(s *TargetSearch) {
 			s.Sketch = must(NewSketch(searched(t, 3, 0, 1).Targets, 1))(t)
 		},
@@ -141,7 +158,10 @@ func TestTopKRefuses(t *testing.T) {
 	s := searched(t, 40, 2, 4)
 	s.Queries[1].Offsets = []float32{1, 2} // a field has none
 	var panicked *kern.PanicError
-	if hits, err := (CPU{Threads: 2}).TopK(t.Context(), s); !errors.As(err, &panicked) || hits != nil {
-		t.Errorf("a worker panicked: %v, %v", hits, err)
+	for _, sketch := range []*Sketch{nil, must(NewSketch(s.Targets, 1))(t)} {
+		s.Sketch = sketch
+		if hits, err := (CPU{Threads: 2}).TopK(t.Context(), s); !errors.As(err, &panicked) || hits != nil {
+			t.Errorf("a worker panicked: %v, %v", hits, err)
+		}
 	}
 }

@@ -30,8 +30,13 @@ type PolicyItem struct {
 	Expected    float64 // of outcome × examination, by a model; see PolicyList
 }
 
-// FewestEffective is the effective number of contexts below which a log cannot say what a policy is worth.
-const FewestEffective = 100
+// FewestEffective is the effective number of contexts below which a log cannot say what a policy is worth, and
+// FewestOutcomes the number of outcomes that so many contexts would have. With fewer, what weighs most may by chance
+// have had none yet: intervals then had the truth in only 86 to 90%.
+const (
+	FewestEffective = 100
+	FewestOutcomes  = 20
+)
 
 // The names of the estimates.
 const (
@@ -118,8 +123,8 @@ func (v *PolicyValue) Sentence(name string) string {
 	return fmt.Sprintf("Whether %s is better than what the log did is not known: %s.", name, size)
 }
 
-// ValuePolicy estimates what a policy is worth by lists that another showed. Below [FewestEffective], and where the
-// policy shows what the log could not, it gives a reason instead.
+// ValuePolicy estimates what a policy is worth by lists that another showed. Below [FewestEffective] and
+// [FewestOutcomes], and where the policy shows what the log could not, it gives a reason instead.
 func ValuePolicy(lists []PolicyList) (*PolicyValue, error) {
 	t, err := newPolicyTotals(lists)
 	if err != nil {
@@ -314,6 +319,10 @@ func (t *policyTotals) reason(v *PolicyValue) string {
 	}
 	if total(t.outcomes) == 0 {
 		return "nothing that the policy would show had an outcome; collect more lists"
+	}
+	if n := v.Effective * total(t.outcomes) / float64(v.Contexts); n < FewestOutcomes {
+		return fmt.Sprintf("the log says as much about the policy as %.0f outcomes would, and it takes %d; collect "+
+			"more lists, or explore more", math.Floor(n), FewestOutcomes)
 	}
 	return ""
 }

@@ -194,3 +194,25 @@ func TestValuePolicyRefuses(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Where outcomes are so rare that what weighs most may have had none by chance, the log cannot say.
+func TestValuePolicyRareOutcomes(t *testing.T) {
+	t.Parallel()
+	for outcomes, says := range map[int]bool{10: false, 40: true} {
+		var lists []PolicyList
+		for k := range 4000 {
+			item := PolicyItem{Logged: .5, Target: .5}
+			if k < outcomes {
+				item.Outcome = 1
+			}
+			lists = append(lists, PolicyList{Context: k, Length: 1, Items: []PolicyItem{item}})
+		}
+		v, err := ValuePolicy(lists)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if (v.Reason == "") != says || !says && !strings.Contains(v.Reason, "as 10 outcomes would, and it takes 20") {
+			t.Errorf("%d outcomes: %+v", outcomes, v)
+		}
+	}
+}

@@ -40,6 +40,12 @@ func (s AdamSettings) withDefaults() AdamSettings {
 	return s
 }
 
+// refreshing returns them for one epoch of small steps, which begins where others ended.
+func (s AdamSettings) refreshing() AdamSettings {
+	s.Rate, s.Epochs = s.Rate/4, min(s.Epochs, 1)
+	return s
+}
+
 func (s AdamSettings) validate() error {
 	switch {
 	case !(s.Rate > 0) || math.IsInf(s.Rate, 0):

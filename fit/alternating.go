@@ -23,6 +23,9 @@ const (
 	fewRounds  = 3
 )
 
+// refreshRounds is how many rounds a refresh has at most, of which one that hardly changes anything is the last.
+const refreshRounds = 6
+
 // Each round starts a little beyond where the last ended, in the direction in which that moved: momentum grows by this
 // much a round up to its limit, and begins anew where the objective rises. Without it twice as many rounds are needed.
 const (
@@ -87,6 +90,7 @@ type rounds struct {
 	settings  LBFGSSettings // it stops when two rounds in a row lower the objective by less than the tolerance's share
 	report    func(round int, p engine.Parts)
 	recorder  *recorder
+	calm      int // so many rounds in a row that hardly lower the objective are the end
 
 	// The state of training that a checkpoint keeps.
 	round    int
@@ -124,7 +128,7 @@ func (r *rounds) train(ctx context.Context) (reached bool, err error) {
 		}
 		r.report(r.round, parts)
 	}
-	return r.round == r.settings.Iterations || a.Complete() && r.still >= 2, nil
+	return r.round == r.settings.Iterations || a.Complete() && r.still >= r.calm, nil
 }
 
 // next goes one round. The state changes at its end only: one that is interrupted is done again.
@@ -146,7 +150,7 @@ func (r *rounds) next(ctx context.Context, a engine.Alternation) (engine.Parts, 
 		} else {
 			r.still = 0
 		}
-		r.last, r.done = total, r.still >= 2
+		r.last, r.done = total, r.still >= r.calm
 		r.momentum = min(r.momentum+momentumStep, momentumLimit)
 		return parts, nil
 	}

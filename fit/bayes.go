@@ -7,6 +7,7 @@ import (
 	"math"
 
 	"unseen/engine"
+	"unseen/graph"
 	"unseen/internal/kern"
 	"unseen/model"
 	"unseen/risk"
@@ -60,13 +61,23 @@ func fitBayes(ctx context.Context, p sample.Problem, r *Result, recorder *record
 	}
 	defer b.laplace.design.Close()
 	defer b.laplace.close()
+	if r.earlier != nil {
+		return b.refreshFrom(ctx, r.earlier)
+	}
 	if err := recorder.begin(b); err != nil {
 		return err
 	}
 	if err := b.startAll(ctx); err != nil || b.laplace.fixed {
 		return err // the posterior is of what is learned of both halves
 	}
-	return b.examine(ctx)
+	if err := b.examine(ctx); err != nil {
+		return err
+	}
+	learned := b.problem
+	if b.whole != nil {
+		learned = b.whole.problem
+	}
+	return r.learnRates(ctx, learned)
 }
 
 // startAll trains from every start that is left.
@@ -230,6 +241,16 @@ func (b *bayesian) occurring(field *model.FieldMatrix) (group []uint8) {
 		all = b.whole.problem.Train
 	}
 	number := make(map[int32]int32)
+	if from := b.result.earlier; from != nil { // its own come first, for its posterior to fit
+		for c, at := range from.posterior.Cells {
+			number[at] = int32(c)
+			g, fields := uint8(1), int32(p.Nodes.FieldCount)
+			if at/fields == at%fields && uint16(at%fields) != graph.UnknownField {
+				g = 0
+			}
+			b.cells, group = append(b.cells, at), append(group, g)
+		}
+	}
 	for k, source := range all.Source {
 		at := int32(field.Cell(source, all.Target[k]))
 		if _, ok := number[at]; ok {

@@ -58,6 +58,7 @@ const (
 	keySettings = "settings"      // JSON
 	keyData     = "data_checksum" // Problem.Checksum
 	keyTables   = "tables_checksum"
+	keyEarlier  = "earlier_checksum" // of what is refreshed; absent of a full training
 	keyKernels  = "kernels"
 	keyState    = "state" // JSON: the whole numbers of the state
 )
@@ -102,9 +103,13 @@ func (r *recorder) within(scope string) (undo func()) {
 
 // newRecorder opens the checkpoint to resume, or writes the first, so that a read-only folder is an error
 // before training and not after.
-func newRecorder(p sample.Problem, s Settings) (*recorder, []risk.Warning, error) {
+func newRecorder(p sample.Problem, s Settings, from *earlier) (*recorder, []risk.Warning, error) {
 	return record(s.Checkpoint, func() (map[string]string, error) {
-		return identify(s, p.Checksum(), tablesChecksum(p.Nodes, s))
+		identity, err := identify(s, p.Checksum(), tablesChecksum(p.Nodes, s))
+		if err == nil && from != nil {
+			identity[keyEarlier] = from.checksum()
+		}
+		return identity, err
 	})
 }
 
@@ -191,6 +196,9 @@ func (r *recorder) open() ([]risk.Warning, error) {
 	case there[keyData] != here[keyData]:
 		return nil, refuse("is of other data (checksum %.12s…, here %.12s…): pairs, fields, vectors or logged "+
 			"exposures differ; give the same data, %s", there[keyData], here[keyData], advice)
+	case there[keyEarlier] != here[keyEarlier]:
+		return nil, refuse("is of a training that began elsewhere: in full, or at another model; begin there, %s",
+			advice)
 	case there[keyTables] != here[keyTables]:
 		return nil, refuse("was written with other known propensities, popularity or ages of the nodes; give "+
 			"the same, %s", advice)

@@ -257,7 +257,7 @@ func TestCancelledAnywhere(t *testing.T) {
 				looks := 60
 				if cancelled > 0 {
 					looks = map[string]int{"adam": 2500, "lbfgs": 900, "search": 2500, "bayes": 700, "terms": 700,
-						"drawn": 1500, "whole": 600, "factors": 900, "replicated": 900}[kind]
+						"drawn": 1500, "whole": 1200, "factors": 900, "replicated": 900}[kind]
 				}
 				ctx := newCountdown(rng.IntN(looks))
 				r, err = Fit(ctx, p, s)

@@ -91,6 +91,9 @@ func refutes(tests []Refutation, of Suspicion) bool {
 func (d *diagnosis) claim() {
 	r := d.result
 	d.found.Tests = r.refuted
+	if r.earlier != nil {
+		d.found.Tests, d.found.Set = r.earlier.findings.Tests, r.earlier.findings.Set
+	}
 	if len(r.alternatives) == 0 {
 		return
 	}

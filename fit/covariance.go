@@ -19,6 +19,8 @@ type covariance interface {
 	leverage(ctx context.Context, design engine.Design) ([]float32, error)
 	// trace returns tr V_ww given s. That of draws is known once the leverage is.
 	trace() float64
+	// times returns V·g, and may overwrite g.
+	times(g []float64) []float64
 	// variance returns gᵀVg, and may overwrite g.
 	variance(g []float64) float64
 	// ofCells returns the covariance of s, row by row, which is not to be changed.

@@ -131,6 +131,11 @@ func (v *arrowCovariance) root(g []float64) []float64 {
 	return u
 }
 
+func (v *arrowCovariance) times(g []float64) []float64 {
+	v.solve(g)
+	return g
+}
+
 func (v *arrowCovariance) variance(g []float64) float64 {
 	root := v.root(g)
 	return dot(root, root)

@@ -306,6 +306,20 @@ func (v *drawnCovariance) leverage(ctx context.Context, design engine.Design) ([
 
 func (v *drawnCovariance) trace() float64 { return v.ofW }
 
+func (v *drawnCovariance) times(g []float64) []float64 {
+	out := make([]float64, len(g))
+	for _, row := range v.joint {
+		var along float64
+		for i, x := range row {
+			along += g[i] * float64(x)
+		}
+		for i, x := range row {
+			out[i] += along / float64(len(v.joint)) * float64(x)
+		}
+	}
+	return out
+}
+
 func (v *drawnCovariance) variance(g []float64) float64 {
 	var sum float64
 	for _, row := range v.joint {

@@ -120,6 +120,11 @@ func (v *exactCovariance) solve(x []float64) {
 	blas64.Trsv(blas.Trans, v.factor, at)
 }
 
+func (v *exactCovariance) times(g []float64) []float64 {
+	v.solve(g)
+	return g
+}
+
 func (v *exactCovariance) variance(g []float64) float64 {
 	root := v.root(g)
 	return dot(root, root)

@@ -53,6 +53,10 @@ type Findings struct {
 	Echo         float64       `json:"echo,omitempty"` // how far the vectors follow from the links
 	// Rare is the mean π̂ of pairs of one field where it is too small to be confirmed by links; else 0.
 	Rare float64 `json:"rare,omitempty"`
+
+	// Refresh is how far the model is from the last full training, from which it has Tests, Set, Lists, Starts, Ridge,
+	// Prescription, Bounds, and Logged of bayes; nil where it was trained in full.
+	Refresh *RefreshFindings `json:"refresh,omitempty"`
 }
 
 // UnmarshalJSON reads findings. Those of earlier versions call a scale identified or weak where no other assumptions
@@ -118,11 +122,12 @@ type Support struct {
 	Pairs     int     `json:"pairs"`
 	Links     int     `json:"links"`
 	Sources   int     `json:"sources"`
-	Effective float64 `json:"effective"` // (Σω)²/Σω²: how many pairs of equal weight have the same variance
-	Cells     int     `json:"cells"`     // field pairs that occur
-	Thin      int     `json:"thin"`      // of those, with fewer than thinLinks links
-	Logged    int     `json:"logged"`    // pairs whose exposure is logged
-	Clipped   float64 `json:"clipped"`   // weighted share of pairs whose π̂ is below the floor
+	Effective float64 `json:"effective"`         // (Σω)²/Σω²: how many pairs of equal weight have the same variance
+	Cells     int     `json:"cells"`             // field pairs that occur
+	Thin      int     `json:"thin"`              // of those, with fewer than thinLinks links
+	Logged    int     `json:"logged"`            // pairs whose exposure is logged
+	Offered   int     `json:"offered,omitempty"` // pairs that were shown on purpose
+	Clipped   float64 `json:"clipped"`           // weighted share of pairs whose π̂ is below the floor
 	// Examined is the number of pairs whose ŷ was computed: all, or those of some sources if there are very many.
 	Examined int `json:"examined"`
 }
@@ -187,9 +192,13 @@ type RidgePoint struct {
 
 // Diagnose examines a fit on the pairs that it learned from. It uses the propensities, links and logs of all
 // of them; ŷ, which costs as much as training does, of up to about 1,048,576, or 131,072 if the model has no
-// exposure: all pairs of some sources, always the same ones.
+// exposure or was refreshed, or 32,768 if it was refreshed without a posterior: all pairs of some sources, always the
+// same ones.
 func Diagnose(ctx context.Context, p sample.Problem, r *Result) (*Findings, error) {
-	if r.Propensity.Size() == 0 { // there is no scale to be wrong about
+	switch {
+	case r.earlier != nil && r.Posterior == nil: // it is a matter of a second
+		return diagnose(ctx, p, r, examinedPairs/32)
+	case r.Propensity.Size() == 0, r.earlier != nil: // there is no scale to be wrong about, or it was examined in full
 		return diagnose(ctx, p, r, examinedPairs/8)
 	}
 	return diagnose(ctx, p, r, examinedPairs)
@@ -214,20 +223,27 @@ func diagnose(ctx context.Context, p sample.Problem, r *Result, most int) (*Find
 	if err := d.measureCells(ctx); err != nil {
 		return nil, err
 	}
-	if d.result.Propensity.Size() > 0 {
+	if d.result.Propensity.Size() > 0 && r.earlier == nil {
 		if err := d.walkRidge(ctx); err != nil {
 			return nil, err
 		}
 	}
 	d.testLogs()
-	d.bound()
-	d.found.Lists = r.lists
+	if d.found.Lists = r.lists; r.earlier != nil {
+		d.carry(r.earlier.findings)
+	} else {
+		d.bound()
+	}
 	if err := d.testOffers(ctx); err != nil {
 		return nil, err
 	}
-	d.claim()
-	d.prescribe()
+	if d.claim(); r.earlier == nil {
+		d.prescribe()
+	}
 	d.classify()
+	if err := d.sinceFull(ctx); err != nil {
+		return nil, err
+	}
 	d.writeVerdict()
 	return d.found, nil
 }
@@ -364,6 +380,9 @@ func (d *diagnosis) add(c *cellSum, k int, s float64) float64 {
 		c.links++
 	}
 	if p.Exposure == nil || !isLogged(p.Exposure[k]) {
+		if p.Exposure != nil && p.Exposure[k].IsOffered() {
+			d.found.Support.Offered++
+		}
 		return pi
 	}
 	d.found.Support.Logged++
@@ -438,6 +457,9 @@ func (d *diagnosis) measureScale(ctx context.Context) error {
 	*s = Scale{Value: m.Plain, Error: m.Nuisance / m.Plain, Bias: m.Bias / m.Plain, Sampling: m.Sampling / m.Plain}
 	if d.result.replicated != nil {
 		s.Error, d.measured = d.result.replicated.meanLinkError()
+	}
+	if e := d.result.earlier; e != nil && !d.measured && e.findings.MeanLink.Upper > 0 {
+		s.Error, d.measured = e.findings.MeanLink.Error, true
 	}
 	if d.measured {
 		width := 1.96 * math.Hypot(s.Total(), s.Sampling)
@@ -521,6 +543,9 @@ func (d *diagnosis) measureCells(ctx context.Context) error {
 			f.Lower, _ = kern.Sigmoid64(logit - 1.96*f.LogitError)
 			f.Upper, _ = kern.Sigmoid64(logit + 1.96*f.LogitError)
 			variance = one*one*v[i*size+i] - 2*one*withAll[i] + ofAll
+		}
+		if v == nil {
+			f.LogitError = d.earlierError(c.fieldPair)
 		}
 		if shown > 0 {
 			f.Relative = ratioOf(f.Propensity*d.weight/shown, variance, v != nil)

@@ -13,4 +13,6 @@ var (
 	ErrData       = sample.ErrData
 	ErrDiverged   = errors.New("training diverged")
 	ErrCheckpoint = errors.New("unusable checkpoint")
+	// ErrEarlier: a refresh cannot begin at that model; a full training can.
+	ErrEarlier = errors.New("unusable earlier model")
 )

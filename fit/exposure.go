@@ -226,35 +226,12 @@ func (b *bayesian) extend(ctx context.Context, terms []model.Term, like *alterna
 	published := b.result
 	own := *published // which checkpoints keep
 	b.result = &own
-	r := own
-	r.Starts, r.Posterior, r.LinkParams, r.PropensityParams = nil, nil, nil, nil
-	if b.whole != nil { // the terms are learned from the part
-		r.Warnings = append(slices.DeleteFunc(slices.Clone(r.Warnings), func(w risk.Warning) bool {
-			return w.Kind == "sample"
-		}), risk.Warning{Kind: "sample", Message: fmt.Sprintf(
-			"bayes learned exposure by %s from a random %d of the %d pairs", exposureName(terms),
-			b.problem.Train.Len(), b.whole.problem.Train.Len())})
-	}
-	with, nodes, err := b.newTerms(terms)
+	e, err := b.withTerms(terms)
 	if err != nil {
 		return err
 	}
-	if r.Propensity, err = model.NewCovariates(b.result.Propensity, nodes, terms...); err != nil {
-		return err
-	}
-	l := *b.laplace
-	l.seen, l.own, l.last = nil, false, nil
-	l.assumed, l.prior.Terms = &engine.Assumptions{}, nil
-	for _, t := range with {
-		kind := engine.InExposure
-		if t.term == model.Text {
-			kind = engine.LinkInExposure
-		}
-		l.assumed.Terms = append(l.assumed.Terms, engine.AssumedTerm{Kind: kind, Value: t.values})
-		l.prior.Terms = append(l.prior.Terms, t.prior)
-	}
-	e := &bayesian{laplace: &l, problem: b.problem, result: &r, recorder: b.recorder, meter: b.meter, cell: b.cell,
-		cells: b.cells, terms: with, from: append(slices.Clone(b.theta), make([]float64, len(with))...)}
+	r, l := e.result, e.laplace
+	e.from = append(slices.Clone(b.theta), make([]float64, len(terms))...)
 	if like != nil && like.mode != nil {
 		n := len(like.mode) - hyperparameters
 		e.from = like.mode[:n]
@@ -277,8 +254,41 @@ func (b *bayesian) extend(ctx context.Context, terms []model.Term, like *alterna
 	if err != nil {
 		return err
 	}
-	*published = r
+	*published = *r
 	return nil
+}
+
+// withTerms returns a fit of the same pairs with terms in the exposure, as yet without parameters.
+func (b *bayesian) withTerms(terms []model.Term) (*bayesian, error) {
+	r := *b.result
+	r.Starts, r.Posterior, r.LinkParams, r.PropensityParams = nil, nil, nil, nil
+	if b.whole != nil { // the terms are learned from the part
+		r.Warnings = append(slices.DeleteFunc(slices.Clone(r.Warnings), func(w risk.Warning) bool {
+			return w.Kind == "sample"
+		}), risk.Warning{Kind: "sample", Message: fmt.Sprintf(
+			"bayes learned exposure by %s from a random %d of the %d pairs", exposureName(terms),
+			b.problem.Train.Len(), b.whole.problem.Train.Len())})
+	}
+	with, nodes, err := b.newTerms(terms)
+	if err != nil {
+		return nil, err
+	}
+	if r.Propensity, err = model.NewCovariates(b.result.Propensity, nodes, terms...); err != nil {
+		return nil, err
+	}
+	l := *b.laplace
+	l.seen, l.own, l.last = nil, false, nil
+	l.assumed, l.prior.Terms = &engine.Assumptions{}, nil
+	for _, t := range with {
+		kind := engine.InExposure
+		if t.term == model.Text {
+			kind = engine.LinkInExposure
+		}
+		l.assumed.Terms = append(l.assumed.Terms, engine.AssumedTerm{Kind: kind, Value: t.values})
+		l.prior.Terms = append(l.prior.Terms, t.prior)
+	}
+	return &bayesian{laplace: &l, problem: b.problem, result: &r, recorder: b.recorder, meter: b.meter, cell: b.cell,
+		cells: b.cells, terms: with}, nil
 }
 
 // learnedTerms returns the terms that the model of a result has in its exposure besides the fields.

@@ -40,6 +40,8 @@ type Result struct {
 	Warnings   []risk.Warning
 
 	problem      sample.Problem // that it was fitted to
+	earlier      *earlier       // that it was refreshed from; nil where it was trained in full
+	levels       []float64      // by how much the level of π̂ and then of ŷ was moved, of factors; nil where it was not
 	refuted      []Refutation
 	alternatives []*alternativeFit
 	compared     int                 // pairs that they were compared by
@@ -64,6 +66,11 @@ type Start struct {
 // Training then starts from several propensities: the scale of π is weakly identified, and what the
 // starts agree on can be trusted more.
 func Fit(ctx context.Context, p sample.Problem, s Settings) (*Result, error) {
+	return fitFrom(ctx, p, s, nil)
+}
+
+// fitFrom learns from the beginning, or from where an earlier fit ended.
+func fitFrom(ctx context.Context, p sample.Problem, s Settings, from *earlier) (*Result, error) {
 	s, err := s.For(p.Nodes).withLog(p.Exposure).WithDefaults()
 	if err != nil {
 		return nil, err
@@ -98,11 +105,17 @@ func Fit(ctx context.Context, p sample.Problem, s Settings) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	recorder, doubts, err := newRecorder(p, s)
+	r := &Result{problem: p, Settings: s, Link: link, Propensity: propensity, Warnings: warnings, earlier: from}
+	if from != nil {
+		if err := from.check(r, m); err != nil {
+			return nil, err
+		}
+	}
+	recorder, doubts, err := newRecorder(p, s, from)
 	if err != nil {
 		return nil, err
 	}
-	r := &Result{problem: p, Settings: s, Link: link, Propensity: propensity, Warnings: append(warnings, doubts...)}
+	r.Warnings = append(r.Warnings, doubts...)
 	switch {
 	case m.untrained:
 		r.LinkParams, r.PropensityParams = make([]float32, link.Size()), make([]float32, propensity.Size())
@@ -142,7 +155,7 @@ func fitObjective(ctx context.Context, p sample.Problem, m method, r *Result, re
 		return err
 	}
 	starts := s.Starts
-	if r.Propensity.Size() == 0 || m.shown { // the log alone says what π̂ is
+	if r.Propensity.Size() == 0 || m.shown || r.earlier != nil { // the log alone says what π̂ is, or an earlier fit
 		starts = starts[:min(1, len(starts))]
 	}
 	if len(starts) == 0 {
@@ -187,7 +200,7 @@ func fitObjective(ctx context.Context, p sample.Problem, m method, r *Result, re
 		r.Starts = append(r.Starts, summary)
 		if i == 0 {
 			r.Objective, r.Epochs, r.Iterations = parts, run.epochs, run.iterations
-			r.LinkParams, r.PropensityParams = link, propensity
+			r.LinkParams, r.PropensityParams, r.levels = link, propensity, run.levels
 			if run.epochs != nil {
 				r.Validation = run.validation
 			}
@@ -233,6 +246,9 @@ func (t *training) keep(c *checkpoint) {
 	if r := t.result.replicated; r != nil {
 		put(c, "result.replicated", slices.Concat(r.values...))
 	}
+	if t.result.levels != nil {
+		put(c, "result.levels", t.result.levels)
+	}
 }
 
 func (t *training) restore(c *checkpoint) {
@@ -256,6 +272,9 @@ func (t *training) restore(c *checkpoint) {
 		}
 	}
 	t.result.restore(c)
+	if _, has := c.file.Tensor(c.scope + "result.levels"); has {
+		t.result.levels = numbers[float64](c, "result.levels", 2)
+	}
 	if len(t.result.Starts) > 0 && t.replicates() {
 		t.problemCells()
 		r := t.result.replicated
@@ -321,9 +340,10 @@ func (s Settings) objective(m method, link model.LinkModel, propensity model.Pro
 // run is where training from one start ended.
 type run struct {
 	params     []float32
-	validation float64 // where there were validation pairs
-	epochs     []Epoch // of Adam
-	iterations int     // of L-BFGS
+	validation float64   // where there were validation pairs
+	epochs     []Epoch   // of Adam
+	iterations int       // of L-BFGS
+	levels     []float64 // by how much its level was moved; nil where it was not
 }
 
 // started returns the parameters to start from.
@@ -389,6 +409,9 @@ func (t *training) from(start float64, trial bool) (run, error) {
 	if s.Optimiser == "adam" {
 		adam := s.Adam
 		adam.Seed, adam.Threads = s.Seed, s.Threads
+		if t.result.earlier != nil {
+			adam = adam.refreshing()
+		}
 		trainer := &trainer{engine: s.engine(), objective: &o, held: held, validation: judge, settings: adam,
 			state: newAdamState(&o, out.params, adam.Rate), progress: t.settings.Progress, phase: t.phase,
 			recorder: t.recorder}
@@ -410,8 +433,11 @@ func (t *training) from(start float64, trial bool) (run, error) {
 func (t *training) minimise(o *engine.Objective, out run) (run, error) {
 	s := t.using
 	if s.Optimiser == alternating {
-		r := &rounds{engine: s.engine(), objective: o, params: out.params, settings: s.LBFGS,
+		r := &rounds{engine: s.engine(), objective: o, params: out.params, settings: s.LBFGS, calm: 2,
 			report: t.report(o, mostRounds), recorder: t.recorder}
+		if t.result.earlier != nil {
+			r.settings.Iterations, r.calm = min(r.settings.Iterations, refreshRounds), 1
+		}
 		reached, err := r.train(t.ctx)
 		if out.iterations = r.round; err != nil || reached {
 			return out, err
@@ -430,6 +456,9 @@ func (t *training) begin(o *engine.Objective, start float64, trial bool) ([]floa
 	from := t.best
 	if trial {
 		from = t.last
+	}
+	if e := t.result.earlier; e != nil {
+		return t.unlevelled(o, e), nil
 	}
 	fresh := started(o, start, t.using.Seed)
 	switch {
@@ -642,8 +671,9 @@ func (r *Result) warn() {
 func (r *Result) Model() (model.Model, error) {
 	settings, err := json.Marshal(struct {
 		Settings
-		Trials []Trial `json:"trials,omitempty"`
-	}{r.Settings, r.Trials})
+		Trials []Trial   `json:"trials,omitempty"`
+		Level  []float64 `json:"level,omitempty"`
+	}{r.Settings, r.Trials, r.levels})
 	if err != nil {
 		return model.Model{}, err
 	}
@@ -666,6 +696,11 @@ func (r *Result) Model() (model.Model, error) {
 	}
 	if r.Posterior != nil {
 		m.Extra = r.Posterior.tensors()
+	}
+	if e := r.earlier; e != nil {
+		m.Extra = append(m.Extra,
+			model.Tensor{Name: tensorFullLink, Shape: []int{len(e.fullLink)}, Data: e.fullLink},
+			model.Tensor{Name: tensorFullPropensity, Shape: []int{len(e.fullPropensity)}, Data: e.fullPropensity})
 	}
 	if len(r.members) > 1 {
 		m.Members, m.Popularity = r.members, r.popularity()

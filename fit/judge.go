@@ -488,15 +488,16 @@ func (w *judging) conclude(i int, gradient []float64) (Judgement, error) {
 	if j.Posterior == nil {
 		return out, nil
 	}
-	out.Nuisance = math.Sqrt(j.Posterior.Variance(gradient[:j.Link.Size()], gradient[j.Link.Size():]))
+	link, propensity := gradient[:j.Link.Size()], gradient[j.Link.Size():]
+	asSeen, variance := j.Posterior.varianceAsSeen(link, propensity), j.Posterior.Variance(link, propensity)
+	out.Nuisance = math.Sqrt(variance)
 	out.Bias, out.BiasError = meanAndError(w.errors(i))
 	if _, naive := e.Scheme.(risk.Naive); naive {
 		return out, nil // it rests on neither π̂ nor ŷ, and a naive judge cannot estimate its bias
 	}
-	variance := out.Nuisance * out.Nuisance
 	if replicates := len(w.replicates); replicates > 1 {
 		spread := out.BiasError * out.BiasError
-		variance = math.Max(variance, spread*float64(replicates)) + spread
+		variance += math.Max(spread*float64(replicates)-asSeen, 0) + spread // what is shown is the same in replicates
 		variance *= math.Pow(few(replicates, level), 2)
 	}
 	out.Interval, err = seen.Normal(level, risk.Nuisance{Variance: variance, Bias: out.Bias})

@@ -36,36 +36,67 @@ func (t *training) level(o *engine.Objective, out run) (run, error) {
 		return out, nil
 	}
 	t.phase = "level of exposure"
-	ofPeople := -1 // where effects of people begin
-	at := 0
-	for _, part := range layout.Parts() {
-		if part.Name == string(model.Person) {
-			ofPeople = at
+	e := t.result.earlier
+	var shift float64
+	if e != nil && e.level != nil {
+		shift = e.level[0]
+	} else {
+		logits, err := t.exposures(o, out.params)
+		if log.apart(layout) {
+			logits, err = t.hidden(o, out, log)
 		}
-		at += part.Size()
+		if err != nil {
+			return out, err
+		}
+		shift = log.shift(o, logits)
 	}
-	apart := ofPeople >= 0 && log.ofPeople // logged people have an exposure of their own, and only others need a level
-	logits, err := t.exposures(o, out.params)
-	if apart {
-		logits, err = t.hidden(o, out, log)
-	}
-	if err != nil {
-		return out, err
-	}
-	shift := log.shift(o, logits)
-	link, propensity := o.Split(slices.Clone(out.params))
+	out.params = log.raise(o, layout, out.params, shift)
+	intercept, err := t.intercept(o, out.params)
+	out.levels = []float64{shift, intercept}
+	return out, err
+}
+
+// apart reports whether logged people have an exposure of their own, so that only others need a level.
+func (l *partialLog) apart(layout model.Layout) bool {
+	return l.ofPeople && slices.ContainsFunc(layout.Parts(), func(part model.ParameterBlock) bool {
+		return part.Name == string(model.Person)
+	})
+}
+
+// raise returns parameters with all logits of π̂ higher by a shift, but those of people who have an exposure of their
+// own.
+func (l *partialLog) raise(o *engine.Objective, layout model.Layout, params []float32, shift float64) []float32 {
+	link, propensity := o.Split(slices.Clone(params))
 	for c := range layout.Parts()[0].Size() {
 		propensity[c] += float32(shift)
 	}
-	if apart {
+	if l.apart(layout) {
+		at := 0
+		for _, part := range layout.Parts() {
+			if part.Name == string(model.Person) {
+				break
+			}
+			at += part.Size()
+		}
 		for row, i := range o.Propensity.(*model.Covariates).Sources() {
-			if log.people[i] {
-				propensity[ofPeople+row] -= float32(shift)
+			if l.people[i] {
+				propensity[at+row] -= float32(shift)
 			}
 		}
 	}
-	out.params = append(link[:len(link):len(link)], propensity...)
-	return out, t.intercept(o, out.params)
+	return append(link[:len(link):len(link)], propensity...)
+}
+
+// unlevelled returns the parameters of an earlier fit as they were before their level was moved.
+func (t *training) unlevelled(o *engine.Objective, e *earlier) []float32 {
+	params := append(slices.Clone(e.Model.LinkParams), e.Model.PropensityParams...)
+	layout, ok := o.Propensity.(model.Layout)
+	if e.level == nil || !ok {
+		return params
+	}
+	params = logOf(o, t.problem.Nodes.Len()).raise(o, layout, params, -e.level[0])
+	params[o.Link.Size()-1] -= float32(e.level[1])
+	return params
 }
 
 // believe sets what is known of exposure before the links are looked at. Where nothing is logged, pairs of fields are
@@ -331,14 +362,13 @@ func (l *partialLog) shift(o *engine.Objective, logits []float32) (shift float64
 	return shift * levelPrior / (levelPrior + variance)
 }
 
-// intercept moves b such that as many links are expected, of all pairs that the training pairs stand for, as there are.
-// The likelihood would put it where the links of training are explained too well.
-func (t *training) intercept(o *engine.Objective, params []float32) error {
+// intercept moves b such that as many links are expected, of all pairs that the training pairs stand for, as there are,
+// and returns by how much. The likelihood would put it where the links of training are explained too well.
+func (t *training) intercept(o *engine.Objective, params []float32) (shift float64, err error) {
 	z, s, err := t.judge(o, params).Logits(t.ctx, o.Pairs)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	var shift float64
 	for range 30 {
 		var slope, curvature float64
 		for k, w := range o.Pairs.Weight {
@@ -351,12 +381,12 @@ func (t *training) intercept(o *engine.Objective, params []float32) error {
 		}
 		step := math.Max(-1, math.Min(1, slope/curvature))
 		if math.IsNaN(step) {
-			return nil
+			return 0, nil
 		}
 		if shift += step; math.Abs(step) < 1e-6 {
 			break
 		}
 	}
 	params[o.Link.Size()-1] += float32(shift) // b is the last of the link model's
-	return nil
+	return shift, nil
 }

@@ -17,15 +17,16 @@ import (
 //	U = Σ t·u,   Var U = Σ t²·I − bᵀVb,   b = Σ t·I·∂logit t/∂θ,
 //
 // with u = o − t and I = t(1−t) the slope and the information of Ber(o; t), or those of Ber(o; qt) where wanting shows
-// with probability q only. bᵀVb is taken off because θ was fitted to the same pairs. (The slope in log c itself, Σ
-// (o−t)/(1−t), hangs by the few pairs of which the fit is most sure.) Far below 0 it says that even what looks most
-// relevant is linked only sometimes; far above, that the model is wrong otherwise.
+// with probability q only. bᵀVb is taken off because θ was fitted to the same pairs; q is taken as given. (The slope in
+// log c itself, Σ (o−t)/(1−t), hangs by the few pairs of which the fit is most sure.) Far below 0 it says that even
+// what looks most relevant is linked only sometimes; far above, that the model is wrong otherwise.
 type OfferedTest struct {
 	Pairs    int     `json:"pairs"`
-	Linked   float64 `json:"linked"`   // share of those that became links
-	Expected float64 `json:"expected"` // mean q·t of those
-	Seen     float64 `json:"seen"`     // mean q: the chance that wanting shows
-	Z        float64 `json:"z"`        // U/√Var U
+	Linked   float64 `json:"linked"`            // share of those that became links
+	Expected float64 `json:"expected"`          // mean q·t of those
+	Seen     float64 `json:"seen"`              // mean q: the chance that wanting shows
+	Z        float64 `json:"z"`                 // U/√Var U
+	Learned  bool    `json:"learned,omitempty"` // q was learned with relevance
 }
 
 // leastOffers is the least number of offered pairs that became links from which a ceiling would be seen.
@@ -85,9 +86,9 @@ func (d *diagnosis) testOffers(ctx context.Context) error {
 		}
 	}
 	links, n := d.result.Link.Size(), float64(len(places))
-	known := post.Variance(gradients[0][:links], gradients[0][links:])
+	known := post.varianceAsSeen(gradients[0][:links], gradients[0][links:])
 	d.found.Offered = &OfferedTest{Pairs: len(places), Linked: linked.Value() / n, Expected: expected.Value() / n,
-		Seen: seen.Value() / n}
+		Seen: seen.Value() / n, Learned: p.Rates != nil && p.Rates.Shared()}
 	if left := variance.Value() - known; left > 0 {
 		d.found.Offered.Z = slope.Value() / math.Sqrt(left)
 	}

@@ -16,6 +16,9 @@ import (
 // the variance has a second part, Σ(g·∂θ̂/∂λ)²·Var λ, where θ̂ is refitted at one standard error
 // from each λ: without it risks, which depend on how large w is, would seem a quarter surer.
 //
+// Where clicks were learned from, so were the chances that wanting shows in them, and the variance has a third part:
+// how far θ̂ moves with those; see Result.learnRates.
+//
 // It also keeps a few replicates: parameters drawn from the posterior, links drawn from those, and
 // what the method makes of them. How far that is from where the links came from is the method's own
 // error, and its mean a bias that the covariance does not include.
@@ -36,6 +39,7 @@ type Posterior struct {
 	terms       []postedTerm // of what exposure depends on besides the fields
 	truth       []float32    // what replicates were drawn from: propensities by cell, slopes by term; nil without terms
 	hyper       []variant    // one standard error of each hyperparameter away, less the fit
+	seen        []variant    // the same of the chances that wanting shows
 	replicates  []replicate
 	links       *linksAlone
 }
@@ -88,17 +92,74 @@ func (l *linksAlone) restore(numbers []float64) {
 // gradient in the parameters of the link model and in those of the propensity model. Either may be
 // nil for zero. Propensities of field pairs that never occurred are not part of the posterior.
 func (p *Posterior) Variance(link, propensity []float64) float64 {
-	g, moves := p.inTheta(link, propensity)
-	variance := p.v.variance(g)
-	for _, move := range moves {
+	variance := p.varianceAsSeen(link, propensity)
+	for _, s := range p.seen {
+		move := p.move(s, link, propensity)
 		variance += move * move
 	}
 	return variance
 }
 
-// inTheta returns such a gradient in θ, and how far the functional moves with each of the prior's own parameters.
-func (p *Posterior) inTheta(link, propensity []float64) (g, moves []float64) {
-	g = make([]float64, p.d+1+len(p.Cells)+len(p.terms))
+// varianceAsSeen is the variance where the chances that wanting shows are as they were learned.
+func (p *Posterior) varianceAsSeen(link, propensity []float64) float64 {
+	variance := p.v.variance(p.inTheta(link, propensity))
+	for _, h := range p.hyper {
+		move := p.move(h, link, propensity)
+		variance += move * move
+	}
+	return variance
+}
+
+// move is how far a functional moves with the parameters, given its gradient.
+func (p *Posterior) move(by variant, link, propensity []float64) (move float64) {
+	for i, x := range link {
+		move += x * float64(by.link[i])
+	}
+	if propensity != nil {
+		for c, x := range by.logits {
+			move += propensity[p.place(c)] * float64(x)
+		}
+	}
+	return move
+}
+
+// along returns the covariance of the parameters with a functional, given its gradient: V times that, where the chances
+// that wanting shows are as they were learned.
+func (p *Posterior) along(link, propensity []float64) variant {
+	x := p.v.times(p.inTheta(link, propensity))
+	out := variant{make([]float32, p.d+1), make([]float32, len(p.Cells)+len(p.terms))}
+	for i := range out.link {
+		if x[i] *= p.scale; i < p.d {
+			x[i] /= p.unit
+		}
+		out.link[i] = float32(x[i])
+	}
+	rest := x[p.d+1:]
+	for i, t := range p.terms {
+		slope := rest[len(p.Cells)+i] / t.scale
+		rest[len(p.Cells)+i] = slope
+		for c := range p.Cells {
+			rest[c] -= slope * t.centre
+		}
+	}
+	for c, x := range rest {
+		out.logits[c] = float32(x)
+	}
+	for _, h := range p.hyper {
+		move := float32(p.move(h, link, propensity))
+		for i, x := range h.link {
+			out.link[i] += move * x
+		}
+		for c, x := range h.logits {
+			out.logits[c] += move * x
+		}
+	}
+	return out
+}
+
+// inTheta returns such a gradient in θ.
+func (p *Posterior) inTheta(link, propensity []float64) []float64 {
+	g := make([]float64, p.d+1+len(p.Cells)+len(p.terms))
 	for i, x := range link {
 		if g[i] = x * p.scale; i < p.d {
 			g[i] /= p.unit
@@ -114,27 +175,21 @@ func (p *Posterior) inTheta(link, propensity []float64) (g, moves []float64) {
 			g[p.d+1+len(p.Cells)+i] = (propensity[t.place] - t.centre*all) / t.scale
 		}
 	}
-	for _, h := range p.hyper {
-		var move float64
-		for i, x := range link {
-			move += x * float64(h.link[i])
-		}
-		if propensity != nil {
-			for c, x := range h.logits {
-				move += propensity[p.place(c)] * float64(x)
-			}
-		}
-		moves = append(moves, move)
-	}
-	return g, moves
+	return g
 }
 
 // root returns a vector whose products with itself and with that of another functional are their variance and their
 // covariance. It is known where V is exact.
 func (p *Posterior) root(link, propensity []float64) []float64 {
-	g, moves := p.inTheta(link, propensity)
-	return append(p.v.(factored).root(g), moves...)
+	root := p.v.(factored).root(p.inTheta(link, propensity))
+	for _, v := range p.variants() {
+		root = append(root, p.move(v, link, propensity))
+	}
+	return root
 }
+
+// variants returns the moves with what was learned besides θ.
+func (p *Posterior) variants() []variant { return slices.Concat(p.hyper, p.seen) }
 
 // place returns which parameter of the propensity model a cell is, or after the cells a term.
 func (p *Posterior) place(i int) int32 {
@@ -147,7 +202,7 @@ func (p *Posterior) place(i int) int32 {
 // cellCovariance returns the covariance of the propensity logits, row by row.
 func (p *Posterior) cellCovariance() (v []float64, n int) {
 	v, n = slices.Clone(p.v.ofCells()), len(p.Cells)
-	for _, h := range p.hyper {
+	for _, h := range p.variants() {
 		for a, x := range h.logits[:n] {
 			for b, y := range h.logits[:n] {
 				v[a*n+b] += float64(x) * float64(y)
@@ -185,21 +240,27 @@ func (p *Posterior) tensors() []model.Tensor {
 	for _, r := range p.replicates {
 		truths, links, logits = append(truths, r.truth...), append(links, r.link...), append(logits, r.logits...)
 	}
-	var hyperLinks, hyperLogits []float32
-	for _, h := range p.hyper {
-		hyperLinks, hyperLogits = append(hyperLinks, h.link...), append(hyperLogits, h.logits...)
-	}
 	count, exposures := len(p.replicates), len(p.Cells)+len(p.terms)
+	varied := func(name string, moves []variant) []model.Tensor {
+		var links, logits []float32
+		for _, v := range moves {
+			links, logits = append(links, v.link...), append(logits, v.logits...)
+		}
+		return []model.Tensor{{Name: name + ".link", Shape: []int{len(moves), width}, Data: links},
+			{Name: name + ".logits", Shape: []int{len(moves), exposures}, Data: logits}}
+	}
 	out := []model.Tensor{
 		{Name: "posterior.numbers", Shape: []int{6}, Data: []float64{p.Alpha, p.Tau[0], p.Tau[1], p.unit, p.scale,
 			caseControl}},
 		{Name: "posterior.cells", Shape: []int{len(p.Cells)}, Data: p.Cells},
 		p.v.tensor(),
-		{Name: "posterior.prior.link", Shape: []int{len(p.hyper), width}, Data: hyperLinks},
-		{Name: "posterior.prior.logits", Shape: []int{len(p.hyper), exposures}, Data: hyperLogits},
 		{Name: "posterior.replicates.truth", Shape: []int{count, width}, Data: truths},
 		{Name: "posterior.replicates.link", Shape: []int{count, width}, Data: links},
 		{Name: "posterior.replicates.logits", Shape: []int{count, exposures}, Data: logits},
+	}
+	out = append(out, varied("posterior.prior", p.hyper)...)
+	if len(p.seen) > 0 {
+		out = append(out, varied("posterior.seen", p.seen)...)
 	}
 	if len(p.terms) > 0 {
 		var terms []float64
@@ -241,16 +302,15 @@ func PosteriorOf(m model.Model) (*Posterior, error) {
 		return nil, err
 	}
 	exposures := len(cells) + len(p.terms)
-	moves, err1 := t.rows("posterior.prior.link", width, -1)
-	moved, err2 := t.rows("posterior.prior.logits", exposures, len(moves))
+	p.hyper, err1 = t.variants("posterior.prior", width, exposures)
+	if _, has := t["posterior.seen.link"]; has {
+		p.seen, err2 = t.variants("posterior.seen", width, exposures)
+	}
 	truths, err3 := t.rows("posterior.replicates.truth", width, -1)
 	links, err4 := t.rows("posterior.replicates.link", width, len(truths))
 	logits, err5 := t.rows("posterior.replicates.logits", exposures, len(truths))
 	if err := cmp.Or(err1, err2, err3, err4, err5); err != nil {
 		return nil, err
-	}
-	for k := range moves {
-		p.hyper = append(p.hyper, variant{link: moves[k], logits: moved[k]})
 	}
 	for k := range truths {
 		p.replicates = append(p.replicates, replicate{truth: truths[k], link: links[k], logits: logits[k]})
@@ -307,6 +367,19 @@ func (t tensorReader) covariance(d, cells, terms int) (covariance, error) {
 		}
 	}
 	return v, nil
+}
+
+// variants returns the moves that two tensors of a name keep.
+func (t tensorReader) variants(name string, width, exposures int) (out []variant, err error) {
+	links, err1 := t.rows(name+".link", width, -1)
+	logits, err2 := t.rows(name+".logits", exposures, len(links))
+	if err := cmp.Or(err1, err2); err != nil {
+		return nil, err
+	}
+	for k := range links {
+		out = append(out, variant{link: links[k], logits: logits[k]})
+	}
+	return out, nil
 }
 
 // rows returns a tensor row by row; a negative number of rows means any.

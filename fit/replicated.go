@@ -30,7 +30,9 @@ type replicated struct {
 const mostReplicatedCells = 1 << 10
 
 // replicates reports whether factors are learned again.
-func (t *training) replicates() bool { return ofFactors(t.settings.Link) && t.settings.Replicates > 0 }
+func (t *training) replicates() bool {
+	return ofFactors(t.settings.Link) && t.settings.Replicates > 0 && t.result.earlier == nil
+}
 
 // few is by how much a standard error by so many replicates, two or more, is to be larger for a normal interval to
 // hold.

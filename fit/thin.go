@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"unseen/engine"
+	"unseen/graph"
 	"unseen/risk"
 	"unseen/sample"
 )
@@ -44,9 +45,15 @@ func thin(p sample.Problem, most int, seed uint64, even bool) thinnedPairs {
 	}
 	t.places = sample.Indices(p.Train.Len(), func(k int) bool {
 		share := t.share[pairKind(p, k)]
-		return share >= 1 || sample.Uniform(seed, 0, uint64(k)) < share
+		return share >= 1 || pairChance(p.Train, k, seed) < share
 	})
 	return t
+}
+
+// pairChance is a number in [0, 1) of a pair and a seed. It does not depend on the other pairs, so that a part of the
+// pairs changes little when a few are added.
+func pairChance(p *graph.Pairs, k int, seed uint64) float64 {
+	return sample.Uniform(seed, uint64(uint32(p.Source[k])), uint64(uint32(p.Target[k])))
 }
 
 // thinToLearn chooses about so many of the pairs to learn from, with weights and rates that make up for it. Where the

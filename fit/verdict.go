@@ -15,6 +15,7 @@ import (
 func (d *diagnosis) writeVerdict() {
 	f := d.found
 	if f.sayClass(); f.Class == NoExposure {
+		f.sayRefresh()
 		return
 	}
 	if post := d.result.Posterior; post != nil && post.Draws() > 0 {
@@ -50,6 +51,7 @@ func (d *diagnosis) writeVerdict() {
 			percent(f.Support.Clipped), d.floor())
 	}
 	f.sayLists()
+	f.sayRefresh()
 }
 
 func (f *Findings) say(format string, a ...any) {
@@ -321,9 +323,14 @@ func (f *Findings) sayOffers() {
 	default:
 		f.say("What became of %d pairs that were shown on purpose agrees with what links say (z = %.1f).", t.Pairs, t.Z)
 	}
-	if t := f.Offered; t != nil && t.Seen < 1 {
-		f.say("Who wants what was shown shows it in %s of the cases; clicks cannot tell how often from how much is "+
-			"wanted: the level of ŷ is that of links, and of what was given.", percent(t.Seen))
+	switch t := f.Offered; {
+	case t == nil || t.Seen == 1:
+	case t.Learned:
+		f.say("Who wants what was shown shows it in %s of the cases, as learned from clicks, which cannot tell how "+
+			"often from how much is wanted: the level of ŷ is that of the links.", percent(t.Seen))
+		f.advise("report links as well as clicks, or give what is known of clicks")
+	default:
+		f.say("Who wants what was shown shows it in %s of the cases.", percent(t.Seen))
 	}
 }
 

@@ -65,7 +65,10 @@ func (w *whole) find(ctx context.Context) error {
 	if w.published {
 		return nil
 	}
-	const rounds = 4
+	rounds := 4
+	if w.result.earlier != nil {
+		rounds = 1 // under the earlier prior, from nearby
+	}
 	if err := w.prepare(ctx); err != nil {
 		return err
 	}
@@ -76,6 +79,9 @@ func (w *whole) find(ctx context.Context) error {
 	l := &w.laplace
 	if err := w.recorder.begin(w); err != nil {
 		return err
+	}
+	if !w.begun && w.result.earlier != nil {
+		w.v, w.begun = &partCovariance{w.bayesian.v.(factored), nil, w.result.Settings.Seed}, true
 	}
 	if !w.begun {
 		v, err := l.method.at(ctx, l, w.theta)
@@ -91,7 +97,7 @@ func (w *whole) find(ctx context.Context) error {
 			return err
 		}
 		enough := near
-		if w.round == 0 {
+		if w.round == 0 && rounds > 1 {
 			enough = afar // V of the part's mode has led here, and a new one leads further
 		}
 		err := l.mode(ctx, w.theta, w.v, climb{enough: enough, report: w.report, recorder: w.recorder})
@@ -102,9 +108,12 @@ func (w *whole) find(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		moved, err := w.learnPrior(v.(*partCovariance))
-		if err != nil {
-			return err
+		w.v = v
+		moved := 0.
+		if w.result.earlier == nil {
+			if moved, err = w.learnPrior(v.(*partCovariance)); err != nil {
+				return err
+			}
 		}
 		w.round++
 		w.ended = w.round == rounds || w.round > 1 && moved < .15 || w.theta[l.d] > certain
@@ -217,6 +226,9 @@ func (w *whole) publish(ctx context.Context) error {
 		return err
 	}
 	first.Objective = w.value / float64(w.problem.Train.Len())
+	if r.earlier != nil { // the part was not learned from
+		r.Starts = []Start{{Propensity: r.Settings.firstStart()}}
+	}
 	before := r.Starts[0]
 	for i, s := range r.Starts {
 		times := func(mine, at, began float64) float64 {

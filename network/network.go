@@ -11,6 +11,7 @@ import (
 
 	"unseen/dataset"
 	"unseen/encode"
+	"unseen/engine"
 	"unseen/graph"
 	"unseen/hint"
 	"unseen/model"
@@ -39,6 +40,7 @@ type Network struct {
 	mu     sync.Mutex
 	fields map[string]*graph.Graph // the graph with the fields that models learned by, by the way they were found
 	texts  *encode.LSA
+	copied *engine.Sketch // of the vectors, once a recommender asked for it; it serves all models
 }
 
 // Open opens a dataset. It must have vectors, unless it is of people and items, whose factors are learned without.
@@ -283,11 +285,26 @@ func (f *Fitted) Recommender(ctx context.Context, naive *Fitted, o recommend.Opt
 	if texts := f.n.encoder(); texts != nil {
 		o.Encoder, o.Document = texts, f.n.Document
 	}
+	if o.Sketched && o.Sketch == nil && g.Vectors() != nil {
+		if o.Sketch, err = f.n.sketch(); err != nil {
+			return nil, err
+		}
+	}
 	r, err := recommend.New(g, m, o)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", f.Path, err)
 	}
 	return r, nil
+}
+
+// sketch returns a copy of the vectors to search in.
+func (n *Network) sketch() (sketch *engine.Sketch, err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.copied == nil {
+		n.copied, err = engine.NewSketch(n.Graph().Vectors(), 0)
+	}
+	return n.copied, err
 }
 
 // kindError is an error of one of the kinds above, whose text need not repeat the kind's.

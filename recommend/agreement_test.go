@@ -161,11 +161,11 @@ func TestAgreementByHand(t *testing.T) {
 		PropensityParams: make([]float32, propensity.Size()), Members: []model.MemberModel{
 			{LinkParams: []float32{2, 0, 0}}, {LinkParams: []float32{0, 2, 0}}}}
 	for _, fast := range []bool{false, true} {
-		r := must(New(g, m, Options{Fast: fast}))(t)
+		r := must(New(g, m, Options{Sketched: fast}))(t)
 		for k, want := range map[int]Agreement{1: {2, 1, 1}, 3: {2, 3, 3}, 5: {2, 5, 3}, 10: {2, 10, 3},
 			20: {2, 10, 3}} {
 			list := must(r.Top(t.Context(), Query{Source: r.Node(0), K: k}))(t)
-			if list.Agreement == nil || *list.Agreement != want || list.Approximate != fast || len(list.Items) != k {
+			if list.Agreement == nil || *list.Agreement != want || len(list.Items) != k {
 				t.Errorf("the first %d: %+v, not %+v", k, list.Agreement, want)
 			}
 		}

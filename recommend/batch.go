@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"unseen/engine"
-	"unseen/internal/kern"
 )
 
 // Row is the list of one source among many, best first.
@@ -17,8 +16,8 @@ type Row struct {
 	Naive   []int32   // the rank of each target in the naive model's list, 0 where that is too short; nil without one
 }
 
-// batchSize is how many sources are scored by one pass over the vectors.
-const batchSize = 256
+// batchSize is how many sources are scored by one call: a multiple of what is compared with a vector at a time.
+const batchSize = 960
 
 // Batch recommends to many sources: the K best of each, without what it links to unless q.Linked. The same
 // nodes as Top gives come out, by block products where the model is an inner product without a field's offset; z may
@@ -77,7 +76,8 @@ func (r *Recommender) batch(ctx context.Context, rows []Row, by ranking, q Query
 	if by.rows == nil {
 		return r.oneByOne(ctx, rows, by, q, keep)
 	}
-	search := engine.TargetSearch{Targets: by.rows, Fields: r.nodes.Fields, Values: by.Popularity, K: q.K}
+	search := engine.TargetSearch{Targets: by.rows, Fields: r.nodes.Fields, Values: by.Popularity, K: q.K,
+		Sketch: r.sketchOf(by)}
 	for k := range rows {
 		source := r.Node(rows[k].Source)
 		query, _ := r.query(by, source)
@@ -119,12 +119,12 @@ func (r *Recommender) oneByOne(ctx context.Context, rows []Row, by ranking, q Qu
 	for k := range rows {
 		q.Source = r.Node(rows[k].Source)
 		r.candidates(room, q)
-		if err := r.score(ctx, room.scores, by, q.Source); err != nil {
+		if err := r.score(ctx, room.by, by, q.Source, room.kept); err != nil {
 			return err
 		}
 		var hits []engine.Hit
-		for _, j := range kern.Best(room.scores, room.kept, q.K) {
-			hits = append(hits, engine.Hit{Target: j, Score: room.scores[j]})
+		for _, j := range room.by.best(room.kept, q.K) {
+			hits = append(hits, engine.Hit{Target: j, Score: room.by.z[j]})
 		}
 		keep(&rows[k], hits)
 	}

@@ -40,13 +40,13 @@ func BenchmarkMembers(b *testing.B) {
 		m.LinkParams[k] = random.Float32() - .3
 	}
 	for _, c := range []struct {
-		name    string
-		members int
-		popular bool
-		fast    bool
+		name     string
+		members  int
+		popular  bool
+		sketched bool
 	}{{"one", 0, false, false}, {"eight", 8, false, false}, {"eight with popularity", 8, true, false},
-		{"one, fast", 0, false, true}, {"eight, fast", 8, false, true}} {
-		r := must(New(g, withMembers(m, g, c.members, c.popular), Options{Threads: 1, Fast: c.fast}))(b)
+		{"one, sketched", 0, false, true}, {"eight, sketched", 8, false, true}} {
+		r := must(New(g, withMembers(m, g, c.members, c.popular), Options{Threads: 1, Sketched: c.sketched}))(b)
 		b.Run(c.name, func(b *testing.B) {
 			for i := range b.N {
 				must(r.Top(b.Context(), Query{Source: r.Node(int32(i % n)), K: 10}))(b)

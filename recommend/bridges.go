@@ -119,7 +119,8 @@ type bridgeSums struct {
 	s        BridgeSettings
 	values   map[[2]uint16][][2]float64 // of each source: corrected, naive
 	readings map[[2]uint16][]bridgePair
-	reached  []bool // which fields have targets; nil: all
+	reached  []bool  // which fields have targets; nil: all
+	never    []int32 // nodes that are no targets
 }
 
 type bridgePair struct {
@@ -128,8 +129,13 @@ type bridgePair struct {
 }
 
 func newBridgeSums(r *Recommender, s BridgeSettings) *bridgeSums {
-	b := &bridgeSums{r, s, map[[2]uint16][][2]float64{}, map[[2]uint16][]bridgePair{}, nil}
+	b := &bridgeSums{r, s, map[[2]uint16][][2]float64{}, map[[2]uint16][]bridgePair{}, nil, nil}
 	if r.g.TwoSided() {
+		for i := range int32(r.g.Len()) {
+			if !r.g.IsTarget(i) {
+				b.never = append(b.never, i)
+			}
+		}
 		b.reached = make([]bool, r.g.FieldCount())
 		for _, j := range r.g.Targets() {
 			b.reached[r.g.Field(j)] = true
@@ -181,22 +187,28 @@ func (b *bridgeSums) add(ctx context.Context, sources []int32) error {
 // expect adds up ŷ of a source's targets by their field, without those that are linked already, and returns the best
 // few of each field. Sums are made of fixed stretches of targets.
 func (b *bridgeSums) expect(sums []float64, source int32, z []float32) [][]bridgePair {
-	y, fields, links := make([]float32, len(z)), b.r.nodes.Fields, b.r.g.Out(source)
+	y, fields := make([]float32, len(z)), b.r.nodes.Fields
 	kern.Sigmoid(y, z)
+	y[source] = 0
+	for _, j := range b.r.g.Out(source) {
+		y[j] = 0
+	}
+	for _, j := range b.never {
+		y[j] = 0
+	}
+	least := float32(b.s.Least)
+	if b.s.List <= 0 {
+		least = 2
+	}
 	best, part := make([][]bridgePair, len(sums)), make([]float64, len(sums))
 	for from := 0; from < len(y); from += bridgeRows {
 		clear(part)
-		for j := from; j < min(from+bridgeRows, len(y)); j++ {
-			for len(links) > 0 && links[0] < int32(j) {
-				links = links[1:]
-			}
-			if int32(j) == source || len(links) > 0 && links[0] == int32(j) || !b.r.g.IsTarget(int32(j)) {
-				continue
-			}
-			g := fields[j]
-			part[g] += float64(y[j])
-			if b.s.List > 0 && float64(y[j]) >= b.s.Least {
-				best[g] = append(best[g], bridgePair{source, int32(j), z[j]})
+		to := min(from+bridgeRows, len(y))
+		for k, x := range y[from:to] {
+			g := fields[from+k]
+			part[g] += float64(x)
+			if x >= least {
+				best[g] = append(best[g], bridgePair{source, int32(from + k), z[from+k]})
 				if len(best[g]) > bridgeKeep {
 					slices.SortFunc(best[g], byLogit)
 					best[g] = best[g][:bridgeKeep]

@@ -105,13 +105,13 @@ func (r *Recommender) sweepOne(ctx context.Context, out *Sweep, queries []Query,
 		return err
 	}
 	r.candidates(room, q)
-	if err := r.score(ctx, room.scores, r.ranker, source); err != nil {
+	if err := r.score(ctx, room.by, r.ranker, source, room.kept); err != nil {
 		return err
 	}
 	for p, q := range queries {
 		q.Source, q.Exclude = source, held.Known(at)
 		var list []int32
-		for _, c := range r.choose(ctx, room, room.scores, q) {
+		for _, c := range r.choose(ctx, room, room.by, q) {
 			list = append(list, c.node)
 		}
 		hits, err := evaluate.RankList(list, held.Links(at))

@@ -22,16 +22,16 @@ type drawn struct {
 //	(1 − x)·ŷ/ŷ₁ − x·max over those placed of ½·cos(h, h′) + ½·[same field],
 //
 // where ŷ₁ is the highest of all. The pool is ten times as long as the list, at least 200.
-func (r *Recommender) diversify(ctx context.Context, room *room, order []float32, q Query) []drawn {
-	pool := kern.Best(order, room.kept, max(10*q.K, 200))
+func (r *Recommender) diversify(ctx context.Context, room *room, order *scored, q Query) []drawn {
+	pool := order.best(room.kept, max(10*q.K, 200))
 	x := q.Diversity
 	relevance := make([]float64, len(pool))
 	top := math.Inf(-1)
 	probability := func(j int32) float64 {
 		if q.Seen {
-			return math.Exp(float64(order[j]))
+			return math.Exp(float64(order.z[j]))
 		}
-		return sigmoid(float64(order[j]))
+		return sigmoid(float64(order.z[j]))
 	}
 	for k, j := range pool {
 		relevance[k] = probability(j)
@@ -107,13 +107,15 @@ func (r *Recommender) explore(room *room, q Query) []drawn {
 	p := room.chances(q.K, q.Explore)
 	random := rand.New(rand.NewPCG(q.Seed, uint64(uint32(q.Source.Index()))))
 	chosen := Draw(p, random)
-	out := make([]drawn, len(chosen))
+	out, nodes := make([]drawn, len(chosen)), make([]int32, len(chosen))
 	anywhere := q.Explore / float64(len(chosen))
 	for i, at := range chosen {
-		out[i] = drawn{room.kept[at], math.Min(p[at], 1), anywhere}
+		nodes[i] = room.kept[at]
+		out[i] = drawn{nodes[i], math.Min(p[at], 1), anywhere}
 	}
+	room.by.settle(nodes)
 	slices.SortFunc(out, func(a, b drawn) int {
-		return cmp.Or(cmp.Compare(room.scores[b.node], room.scores[a.node]), cmp.Compare(a.node, b.node))
+		return cmp.Or(cmp.Compare(room.by.z[b.node], room.by.z[a.node]), cmp.Compare(a.node, b.node))
 	})
 	ranked := slices.Clone(out)
 	if random.Float64() < q.Explore {
@@ -130,7 +132,7 @@ func (r *Recommender) explore(room *room, q Query) []drawn {
 // chances returns the probabilities p of the candidates; see explore. Where nothing is explored they are 1 for the
 // best.
 func (room *room) chances(k int, explore float64) []float64 {
-	best := kern.Best(room.scores, room.kept, min(k, len(room.kept)))
+	best := room.by.best(room.kept, min(k, len(room.kept)))
 	p := slices.Grow(room.shares[:0], len(room.kept))[:len(room.kept)]
 	if room.shares = p; explore > 0 {
 		explore = room.teach(p, best, explore)
@@ -147,7 +149,7 @@ func (room *room) chances(k int, explore float64) []float64 {
 // ExploredShares returns the probability with which each of some candidates, of these logits of ŷ, is in a list of k of
 // which a share is explored; see Query.
 func ExploredShares(logits []float32, k int, share float64) []float64 {
-	room := &room{scores: logits, kept: make([]int32, len(logits))}
+	room := &room{by: &scored{z: logits}, kept: make([]int32, len(logits))}
 	for j := range room.kept {
 		room.kept[j] = int32(j)
 	}
@@ -158,16 +160,16 @@ func ExploredShares(logits []float32, k int, share float64) []float64 {
 // much relevance as drawing that share in proportion to ŷ.
 func (room *room) teach(p []float64, best []int32, explore float64) float64 {
 	const least, rarest = 1e-18, 1e-37 // so that c stays finite; also where ŷ is not a number
-	size := len(room.scores)
+	size := len(room.by.z)
 	y, w := slices.Grow(room.relevance[:0], size)[:size], slices.Grow(room.teaches[:0], size)[:size]
 	room.relevance, room.teaches = y, w
-	kern.Sigmoid(y, room.scores)
+	kern.Sigmoid(y, room.by.z)
 	for _, j := range room.kept {
 		if !(y[j] > rarest) {
 			y[j], w[j] = rarest, least
 			continue
 		}
-		z := room.scores[j]
+		z := room.by.z[j]
 		x := float32(math.Sqrt(float64(y[j] * (1 - y[j]) * (1 + z*z))))
 		if !(x > least) {
 			x = least

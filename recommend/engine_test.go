@@ -39,7 +39,7 @@ func TestEverySearchRunsOnAnyEngine(t *testing.T) {
 		check("top", both, Options{}, top(Query{K: 5}))
 		check("seen", both, Options{}, top(Query{K: 2000, Seen: true}))
 		check("compared", both, Options{Naive: &naive}, top(Query{K: 5, Compare: true}))
-		check("fast", both, Options{Fast: true}, top(Query{K: 5}))
+		check("sketched", both, Options{Sketched: true}, top(Query{K: 5}))
 		check("diverse", both, Options{}, top(Query{K: 5, Diversity: .5}))
 		check("explored", both, Options{}, top(Query{K: 5, Explore: .5}))
 		check("batch", searches, Options{Naive: &naive}, batch)

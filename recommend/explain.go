@@ -24,20 +24,38 @@ const fewLinks = 5
 // places is where chosen items stand among all candidates.
 type places struct {
 	logits                 []float32 // of ŷ
-	corrected, seen, naive []int     // ranks; seen is nil where it is not known, naive without a naive model
+	corrected, seen, naive []int     // ranks; naive is nil without a naive model
 }
 
-// placesOf finds them by all scores.
-func (r *Recommender) placesOf(room *room, seen []float32, chosen []drawn) places {
+// placesOf finds them by all scores. Those of a list in the order of the rule are known. Those of a list that was drawn
+// from estimates are by estimates: to tell for certain where an item from far down stands, nearly all would have to be
+// looked up.
+func (r *Recommender) placesOf(room *room, chosen []drawn, q Query) places {
 	nodes := make([]int32, len(chosen))
-	var out places
 	for k, d := range chosen {
 		nodes[k] = d.node
-		out.logits = append(out.logits, room.links[d.node])
 	}
-	out.corrected, out.seen = ranks(room.scores, room.kept, nodes), ranks(seen, room.kept, nodes)
+	rank := func(by *scored) []int {
+		if q.Explore > 0 {
+			by.settle(nodes)
+			return ranks(by.z, room.kept, nodes)
+		}
+		return by.ranks(room.kept, nodes)
+	}
+	out := places{seen: rank(room.seen)}
+	if q.ranked() {
+		for k := range nodes {
+			out.corrected = append(out.corrected, k+1)
+		}
+	} else {
+		out.corrected = rank(room.by)
+	}
 	if r.naive != nil {
-		out.naive = ranks(room.naive, room.kept, nodes)
+		out.naive = rank(room.naive)
+	}
+	room.links.settle(nodes)
+	for _, j := range nodes {
+		out.logits = append(out.logits, room.links.z[j])
 	}
 	return out
 }
@@ -58,10 +76,8 @@ func (r *Recommender) describe(ctx context.Context, q Query, chosen []drawn, at 
 		item.Rank, item.ByLink, item.Shown, item.Placed = k+1, at.corrected[k], d.shown, d.placed
 		item.Logit = float64(at.logits[k])
 		item.Link, item.Propensity = sigmoid(item.Logit), sigmoid(float64(propensities[k]))
-		if at.seen != nil {
-			item.SeenRank = at.seen[k]
-			item.Hidden = at.seen[k] > q.K && at.corrected[k] <= q.K
-		}
+		item.SeenRank = at.seen[k]
+		item.Hidden = at.seen[k] > q.K && at.corrected[k] <= q.K
 		if at.naive != nil {
 			item.NaiveRank = at.naive[k]
 		}

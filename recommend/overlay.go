@@ -206,6 +206,14 @@ func (r *Recommender) FieldAt(o *Overlay, place int32) uint16 {
 	return r.g.Field(place)
 }
 
+// IsCandidate reports whether lists can have the node at a place.
+func (r *Recommender) IsCandidate(o *Overlay, place int32) bool {
+	if e := r.extraAt(o, place); e != nil {
+		return e.judged && e.Role != graph.SourceOnly
+	}
+	return r.g.IsTarget(place)
+}
+
 // extraAt returns the node at a place behind the graph; nil of a place in it.
 func (r *Recommender) extraAt(o *Overlay, place int32) *extraNode {
 	if int(place) < r.g.Len() {

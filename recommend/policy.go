@@ -38,8 +38,8 @@ type Policy struct {
 	Threads     int // 0 means all processors; results do not depend on it
 }
 
-// mostPlaces is the longest list whose places are told apart.
-const mostPlaces = 200
+// MostPlaces is the longest list whose places are told apart.
+const MostPlaces = 200
 
 // check refuses what cannot be.
 func (p Policy) check() error {
@@ -84,7 +84,11 @@ func (r *Recommender) PolicyLists(ctx context.Context, lists []evaluate.LoggedLi
 		return nil, err
 	}
 	return r.policyLists(ctx, lists, p, func(ctx context.Context, room *room, i int32) error {
-		return r.scoreAll(ctx, room, r.Node(i))
+		err := r.score(ctx, room.by, r.ranker, r.Node(i), nil)
+		if room.links != room.by {
+			err = cmp.Or(err, r.score(ctx, room.links, r.published, r.Node(i), nil))
+		}
+		return err
 	})
 }
 
@@ -104,7 +108,7 @@ func RulePolicyLists(ctx context.Context, g *graph.Graph, lists []evaluate.Logge
 	r := &Recommender{g: g}
 	r.rooms.New = func() any { return new(room) }
 	return r.policyLists(ctx, lists, p, func(_ context.Context, room *room, _ int32) error {
-		copy(room.scores, scores)
+		copy(room.by.z, scores)
 		room.links = nil // there is no model
 		return nil
 	})
@@ -185,17 +189,17 @@ func (r *Recommender) plan(room *room, i int32, k int, lists []evaluate.LoggedLi
 		places: map[int][]float64{}}
 	made.chances = slices.Clone(room.chances(made.length, p.Explore))
 	if p.ByPlace || len(p.Examination) > 0 {
-		if made.length > mostPlaces {
-			return nil, fmt.Errorf("%w: lists of %d; places are told apart up to %d", ErrQuery, made.length, mostPlaces)
+		if made.length > MostPlaces {
+			return nil, fmt.Errorf("%w: lists of %d; places are told apart up to %d", ErrQuery, made.length, MostPlaces)
 		}
-		made.rank(room.scores)
+		made.rank(room.by.z)
 	}
 	for c, t := range made.chances {
 		made.total += t
 		if room.links == nil {
 			continue
 		}
-		y := sigmoid(float64(room.links[made.kept[c]]))
+		y := sigmoid(float64(room.links.z[made.kept[c]]))
 		if made.ranks != nil { // about where it would be; any number is right as long as items have the same
 			y *= p.examined(min(made.ranks[c], made.length-1) + 1)
 		}

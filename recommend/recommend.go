@@ -39,16 +39,13 @@ type Options struct {
 	Threads int          // 0 means all processors; results do not depend on it
 	// Engine scores targets and finds the best; nil means engine.CPU with these Threads.
 	Engine engine.Engine
-	// Fast keeps a copy of the vectors in a byte per number, a quarter of their memory, and has Top
-	// look there for what is likely, to score only that exactly. It is for many single queries one
-	// after the other: they take about a quarter of the time, and making the copy as long as ten to
-	// twenty exact ones. Scores are exact; a target may be missed whose score is close to the last
-	// ones of a list, and lists say that they are Approximate. Of the 100 best none was missed in
-	// 64 queries among 300,000 normal vectors of 768 numbers, nor in 200 among the vectors of
-	// 217,000 texts; among near copies, a hundredth of their length apart, 3% were. Queries with
-	// filters or dials, a naive model beside this one and models that are no inner product are
-	// answered exactly; so are batches, whose block products are faster still.
-	Fast bool
+	// Sketched keeps a copy of the vectors in a byte per number, a quarter of their memory, which queries read in place
+	// of them: of the vectors themselves they read what the copy leaves open, a few hundred of 100,000. Lists are the
+	// same, in a quarter of the time; only what exploration draws is drawn and ranked by the copy's scores. Making it
+	// takes as long as some twenty queries.
+	Sketched bool
+	// Sketch is of the graph's vectors, where one was made already: no model changes them.
+	Sketch *engine.Sketch
 	// Encoder makes vectors of new texts, as it made those of the nodes; nil: new texts cannot be asked about. If it
 	// can Explain and Document is known, items are explained by the words that they share with the source.
 	Encoder  TextEncoder
@@ -86,9 +83,9 @@ type Recommender struct {
 	class               fit.Class
 	lists               *fit.ListFindings
 	// of the logits of π̂, where they depend on more than fields
-	terms  *model.ExposureTerms
-	sketch *engine.Sketch // nil unless fast
-	rooms  sync.Pool
+	terms    *model.ExposureTerms
+	sketches map[*graph.Vectors]*engine.Sketch // by what they are of; nil unless sketched
+	rooms    sync.Pool
 	// found when they are first needed: fields by name, and targets that new ones of a field are like in π̂
 	fieldsByName func() map[string]uint16
 	standIns     func() []int32
@@ -122,10 +119,9 @@ func New(g *graph.Graph, m model.Model, o Options) (*Recommender, error) {
 	if terms, dense := model.TermsOf(m.Propensity, m.PropensityParams); dense && !terms.ByFields() {
 		r.terms = &terms
 	}
-	if o.Fast && !g.TwoSided() && r.ranker.rows != nil {
-		var err error
-		if r.sketch, err = engine.NewSketch(r.ranker.rows, r.threads); err != nil {
-			return nil, fmt.Errorf("%w: its vectors cannot be copied for fast queries: %w", ErrModel, err)
+	if o.Sketched {
+		if err := r.sketch(o.Sketch); err != nil {
+			return nil, err
 		}
 	}
 	r.rooms.New = func() any { return new(room) }
@@ -138,6 +134,26 @@ func New(g *graph.Graph, m model.Model, o Options) (*Recommender, error) {
 		return names
 	})
 	return r, nil
+}
+
+// fewRows is how many rows are compared with a query in no time.
+const fewRows = 2048
+
+// sketch copies the rows that queries are compared with. Of the graph's vectors there may be a copy already.
+func (r *Recommender) sketch(own *engine.Sketch) (err error) {
+	r.sketches = map[*graph.Vectors]*engine.Sketch{}
+	for _, by := range []ranking{r.ranker, r.published, r.baseline} {
+		switch {
+		case by.rows == nil || by.rows.Len() < fewRows || r.sketches[by.rows] != nil:
+		case own != nil && by.rows == r.g.Vectors():
+			r.sketches[by.rows] = own
+		default:
+			if r.sketches[by.rows], err = engine.NewSketch(by.rows, 0); err != nil {
+				return fmt.Errorf("%w: its vectors cannot be copied: %w", ErrModel, err)
+			}
+		}
+	}
+	return nil
 }
 
 // rank prepares what lists are ordered by.
@@ -425,8 +441,6 @@ type List struct {
 	// Agreement is how far the assumptions agree on the list; nil where there is one alone, or where the list is not in
 	// the order of the rule.
 	Agreement *Agreement `json:"agreement,omitempty"`
-
-	Approximate bool `json:"approximate,omitempty"` // found the fast way: a target near the end may be missing
 }
 
 // validate refuses what cannot be.
@@ -476,15 +490,17 @@ func (r *Recommender) validate(q Query) error {
 
 // room is what one query needs.
 type room struct {
-	scores, naive []float32 // by the rule of lists, and by the naive model
-	links         []float32 // z of the published model: scores itself, unless there are several assumptions
-	both          []float32 // of the graph alone, one behind the other, where they are two
-	own           []float32 // room of scores
-	seen, spare   []float32 // log π̂ŷ, and what it takes to find it
-	kept          []int32   // candidates, ascending
-	relevance     []float32 // ŷ of every node, where a list is drawn
-	teaches       []float32 // how much every node would teach, there
-	shares        []float64 // of the candidates, where a list is drawn
+	by, naive *scored   // by the rule of lists, and by the naive model
+	links     *scored   // z of the published model: by itself, unless there are several assumptions
+	both      []float32 // of the graph alone, one behind the other, where they are two
+	seen      *scored   // log π̂ŷ
+	spare     []float32 // what it takes to find that
+	own       [3]scored // room of by, naive and seen
+	apart     scored    // and of links, where they are not by
+	kept      []int32   // candidates, ascending
+	relevance []float32 // ŷ of every node, where a list is drawn
+	teaches   []float32 // how much every node would teach, there
+	shares    []float64 // of the candidates, where a list is drawn
 }
 
 // enter returns a room for the nodes of the graph and of an overlay.
@@ -492,17 +508,17 @@ func (r *Recommender) enter(o *Overlay) *room {
 	room := r.rooms.Get().(*room)
 	n := r.g.Len() + o.count()
 	size := func(column []float32, n int) []float32 { return slices.Grow(column[:0], n)[:n] }
-	room.naive, room.seen, room.spare = size(room.naive, n), size(room.seen, n), size(room.spare, n)
-	switch room.own = size(room.own, n); {
-	case r.members == nil:
-		room.scores, room.links = room.own, room.own
-	case o.count() == 0:
-		room.both = size(room.both, 2*n)
-		room.scores, room.links = room.both[:n], room.both[n:]
-	default:
-		room.both = size(room.both, 2*r.g.Len()+n)
-		room.scores, room.links = room.own, room.both[2*r.g.Len():]
-		room.both = room.both[:2*r.g.Len()]
+	for k := range room.own {
+		room.own[k].z = size(room.own[k].z, n)
+		room.own[k].exact()
+	}
+	room.by, room.naive, room.seen = &room.own[0], &room.own[1], &room.own[2]
+	room.spare = size(room.spare, n)
+	if room.links = room.by; r.members != nil {
+		room.both = size(room.both, 2*r.g.Len())
+		room.links = &room.apart
+		room.links.z = size(room.links.z, n)
+		room.links.exact()
 	}
 	return room
 }
@@ -516,10 +532,7 @@ func (r *Recommender) Top(ctx context.Context, q Query) (*List, error) {
 		return nil, err
 	}
 	q.Source.over = q.Overlay
-	list, found, err := r.fast(ctx, q)
-	if err == nil && !found {
-		list, err = r.exact(ctx, q)
-	}
+	list, err := r.list(ctx, q)
 	if err != nil {
 		return nil, err
 	}
@@ -534,8 +547,8 @@ func (r *Recommender) Top(ctx context.Context, q Query) (*List, error) {
 	return list, nil
 }
 
-// exact answers a query by the scores of all nodes.
-func (r *Recommender) exact(ctx context.Context, q Query) (*List, error) {
+// list answers a query by the scores of all nodes.
+func (r *Recommender) list(ctx context.Context, q Query) (*List, error) {
 	room := r.enter(q.Overlay)
 	defer r.rooms.Put(room)
 	r.candidates(room, q)
@@ -547,7 +560,7 @@ func (r *Recommender) exact(ctx context.Context, q Query) (*List, error) {
 		return nil, err
 	}
 	if r.naive != nil {
-		if err := r.score(ctx, room.naive, r.baseline, q.Source); err != nil {
+		if err := r.score(ctx, room.naive, r.baseline, q.Source, room.kept); err != nil {
 			return nil, fmt.Errorf("the naive model: %w", err)
 		}
 	}
@@ -555,30 +568,30 @@ func (r *Recommender) exact(ctx context.Context, q Query) (*List, error) {
 		return nil, err
 	}
 	list := r.newList(q, len(room.kept))
-	seen, err := r.seen(ctx, room, q.Source)
-	if err != nil {
+	if err := r.seen(ctx, room, q.Source); err != nil {
 		return nil, err
 	}
-	order := room.scores // what is ranked by
+	order := room.by // what is ranked by
 	if q.Seen {
-		order = seen
+		order = room.seen
 		list.Warnings = append(list.Warnings,
 			"ranked by π̂ŷ, the chance that a link is seen: this list repeats past exposure")
 	}
 	chosen := r.choose(ctx, room, order, q)
-	if list.Items, err = r.describe(ctx, q, chosen, r.placesOf(room, seen, chosen)); err != nil {
+	var err error
+	if list.Items, err = r.describe(ctx, q, chosen, r.placesOf(room, chosen, q)); err != nil {
 		return nil, err
 	}
 	if r.members != nil && q.ranked() {
-		list.Agreement = r.agreement(q, kern.Best(room.scores, room.kept, agreementPool))
+		list.Agreement = r.agreement(q, room.by.best(room.kept, agreementPool))
 	}
 	if q.Compare {
 		var others []drawn
-		for _, j := range kern.Best(room.naive, room.kept, q.K) {
+		for _, j := range room.naive.best(room.kept, q.K) {
 			others = append(others, drawn{j, 1, 1})
 		}
 		q.Explain = false
-		if list.Naive, err = r.describe(ctx, q, others, r.placesOf(room, seen, others)); err != nil {
+		if list.Naive, err = r.describe(ctx, q, others, r.placesOf(room, others, Query{Seen: true})); err != nil {
 			return nil, err
 		}
 	}
@@ -586,14 +599,14 @@ func (r *Recommender) exact(ctx context.Context, q Query) (*List, error) {
 }
 
 // choose makes a list of the candidates, ranked by order unless a dial says otherwise.
-func (r *Recommender) choose(ctx context.Context, room *room, order []float32, q Query) (chosen []drawn) {
+func (r *Recommender) choose(ctx context.Context, room *room, order *scored, q Query) (chosen []drawn) {
 	switch {
 	case q.Explore > 0:
 		return r.explore(room, q)
 	case q.Diversity > 0:
 		return r.diversify(ctx, room, order, q)
 	}
-	for _, j := range kern.Best(order, room.kept, q.K) {
+	for _, j := range order.best(room.kept, q.K) {
 		chosen = append(chosen, drawn{j, 1, 1})
 	}
 	return chosen

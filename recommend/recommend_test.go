@@ -291,7 +291,7 @@ func TestExploreShowsWithItsProbability(t *testing.T) {
 func TestProportional(t *testing.T) {
 	for _, scores := range [][]float32{{9, 9, -3, -4, -5}, {-40, 3, 8, -60, -41, 7, -42}, {0, 0, 0, 0},
 		{-80, 20, -85, 20}, {-200, -300, -400, 90}} {
-		room := &room{scores: scores}
+		room := &room{by: &scored{z: scores}}
 		for j := range scores {
 			room.kept = append(room.kept, int32(j))
 		}

@@ -31,38 +31,60 @@ func newRanking(by model.Ranker) (out ranking, err error) {
 	return out, err
 }
 
-// scoreAll scores every node for a source: by what lists are ordered by and, where that differs, by the published
+// scoreAll scores the candidates for a source: by what lists are ordered by and, where that differs, by the published
 // model, in one pass over the vectors.
 func (r *Recommender) scoreAll(ctx context.Context, room *room, s Source) error {
-	if r.members == nil {
-		return r.score(ctx, room.scores, r.ranker, s)
-	}
-	if s.anybody {
-		return cmp.Or(r.score(ctx, room.scores, r.ranker, s), r.score(ctx, room.links, r.published, s))
+	if r.members == nil || s.anybody || r.narrow(room.kept) {
+		err := r.score(ctx, room.by, r.ranker, s, room.kept)
+		if room.links != room.by {
+			err = cmp.Or(err, r.score(ctx, room.links, r.published, s, room.kept))
+		}
+		return err
 	}
 	n := r.g.Len()
 	own, _ := r.query(r.ranker, s) // members are inner products
 	published, _ := r.query(r.published, s)
+	var bounds [2]engine.ScoreBound
 	_, err := r.engine.TopK(ctx, engine.TargetSearch{Targets: r.ranker.rows, Fields: r.nodes.Fields,
-		Values: r.ranker.Popularity, Queries: []engine.SearchQuery{own, published}, Scores: room.both})
-	if s.over.count() > 0 {
-		copy(room.scores, room.both[:n])
-		copy(room.links, room.both[n:])
-		r.scoreExtra(room.scores, r.ranker, own, s.over)
-		r.scoreExtra(room.links, r.published, published, s.over)
-	}
+		Values: r.ranker.Popularity, Queries: []engine.SearchQuery{own, published}, Scores: room.both,
+		Sketch: r.sketchOf(r.ranker), Bounds: bounds[:]})
+	copy(room.by.z, room.both[:n])
+	copy(room.links.z, room.both[n:])
+	r.scoreExtra(room.by.z, r.ranker, own, s.over)
+	r.scoreExtra(room.links.z, r.published, published, s.over)
+	r.estimate(room.by, r.ranker, own, bounds[0])
+	r.estimate(room.links, r.published, published, bounds[1])
 	return err
 }
 
-// score sets what a ranker makes of every node for a source.
-func (r *Recommender) score(ctx context.Context, z []float32, by ranking, s Source) error {
+// narrow reports whether the candidates are so few that it is faster to look at each than at all nodes.
+func (r *Recommender) narrow(kept []int32) bool { return len(kept) < r.g.Len()/8 }
+
+// score sets what a ranker makes of the candidates for a source; nil means all nodes, and no estimates.
+func (r *Recommender) score(ctx context.Context, into *scored, by ranking, s Source, kept []int32) error {
+	into.exact()
+	z := into.z
 	if s.anybody && by.rows != nil {
 		return r.scoreAnybody(ctx, z, by, s.over)
 	}
 	if q, ok := r.query(by, s); ok {
-		_, err := r.engine.TopK(ctx, engine.TargetSearch{Targets: by.rows, Fields: r.nodes.Fields,
-			Values: by.Popularity, Queries: []engine.SearchQuery{q}, Scores: z[:r.g.Len()]})
-		r.scoreExtra(z, by, q, s.over)
+		defer r.scoreExtra(z, by, q, s.over)
+		if kept != nil && r.narrow(kept) {
+			inGraph, _ := slices.BinarySearch(kept, int32(r.g.Len()))
+			found := make([]float32, inGraph)
+			r.lookup(found, by, q, kept[:inGraph])
+			for k, j := range kept[:inGraph] {
+				z[j] = found[k]
+			}
+			return ctx.Err()
+		}
+		search := engine.TargetSearch{Targets: by.rows, Fields: r.nodes.Fields, Values: by.Popularity,
+			Queries: []engine.SearchQuery{q}, Scores: z[:r.g.Len()], Bounds: make([]engine.ScoreBound, 1)}
+		if kept != nil {
+			search.Sketch = r.sketchOf(by)
+		}
+		_, err := r.engine.TopK(ctx, search)
+		r.estimate(into, by, q, search.Bounds[0])
 		return err
 	}
 	if s.New() {
@@ -108,7 +130,7 @@ func (r *Recommender) query(by ranking, s Source) (q engine.SearchQuery, ok bool
 // search returns the nodes whose vectors are most like a query.
 func (r *Recommender) search(ctx context.Context, q engine.SearchQuery, k int) ([]engine.Hit, error) {
 	hits, err := r.engine.TopK(ctx, engine.TargetSearch{Targets: r.nodes.Vectors, Fields: r.nodes.Fields,
-		Queries: []engine.SearchQuery{q}, K: k})
+		Queries: []engine.SearchQuery{q}, K: k, Sketch: r.sketches[r.nodes.Vectors]})
 	if err != nil {
 		return nil, err
 	}
@@ -135,14 +157,46 @@ func (r *Recommender) propensities(ctx context.Context, s Source, targets []int3
 	return logits, err
 }
 
-// seen returns log π̂ + log ŷ of every candidate, at its place: the order in which links are seen
-// rather than made. Others have no meaning. Where π̂ is a matter of fields alone it is looked up.
-func (r *Recommender) seen(ctx context.Context, room *room, s Source) ([]float32, error) {
+// seen sets log π̂ + log ŷ of every candidate, at its place: the order in which links are seen rather than made. Others
+// have no meaning. Where π̂ is a matter of fields alone it is looked up.
+func (r *Recommender) seen(ctx context.Context, room *room, s Source) error {
+	hidden, err := r.hiddenBy(ctx, room, s)
+	if err != nil {
+		return err
+	}
 	out, negative := room.seen, room.spare
-	for j, z := range room.links {
+	for j, z := range room.links.z {
 		negative[j] = -z
 	}
-	kern.SigmoidSoftplus(negative, out, negative)
+	kern.SigmoidSoftplus(negative, out.z, negative)
+	hidden(room.spare[:len(room.kept)], room.kept)
+	for k, x := range room.spare[:len(room.kept)] {
+		j := room.kept[k]
+		out.z[j] = -out.z[j] - x
+	}
+	if out.exact(); room.links.lookup == nil {
+		return nil
+	}
+	out.estimated(r.g.Len(), room.links.bound, func(dst []float32, nodes []int32) {
+		room.links.settle(nodes)
+		negative := make([]float32, len(nodes))
+		for k, j := range nodes {
+			negative[k] = -room.links.z[j]
+		}
+		kern.SigmoidSoftplus(negative, dst, negative)
+		hidden(negative, nodes)
+		for k, x := range negative {
+			dst[k] = -dst[k] - x
+		}
+	})
+	// the slope of log π̂ŷ in the logit of ŷ is 1 − ŷ + γ(1 − π̂)
+	gamma, _ := model.LinkSlope(r.model.Propensity, r.model.PropensityParams)
+	out.of, out.times, out.rounds = room.links, max(gamma, -gamma)*(1+0x1p-10), 0x1p-18*(1+max(gamma, -gamma))
+	return nil
+}
+
+// hiddenBy returns what sets −log π̂ of candidates.
+func (r *Recommender) hiddenBy(ctx context.Context, room *room, s Source) (func(dst []float32, nodes []int32), error) {
 	terms, dense := model.TermsOf(r.model.Propensity, r.model.PropensityParams)
 	if dense && terms.ByFields() {
 		byField := make([]float32, r.g.FieldCount())
@@ -154,21 +208,40 @@ func (r *Recommender) seen(ctx context.Context, room *room, s Source) ([]float32
 			}
 			byField[f] = float32(softplus(-float64(logit)))
 		}
-		for _, j := range room.kept {
-			out[j] = -out[j] - byField[r.FieldAt(s.over, j)]
+		fields := r.nodes.Fields
+		return func(dst []float32, nodes []int32) {
+			for k, j := range nodes {
+				if int(j) < len(fields) {
+					dst[k] = byField[fields[j]]
+				} else {
+					dst[k] = byField[r.FieldAt(s.over, j)]
+				}
+			}
+		}, nil
+	}
+	of := func(dst []float32, nodes []int32) error {
+		for k, j := range nodes {
+			dst[k] = room.links.z[j]
 		}
-		return out, nil
+		logits, err := r.propensities(ctx, s, nodes, dst)
+		for k, p := range logits {
+			dst[k] = float32(softplus(-float64(p)))
+		}
+		return err
 	}
-	z := make([]float32, len(room.kept))
-	for k, j := range room.kept {
-		z[k] = room.links[j]
+	if r.terms != nil {
+		return func(dst []float32, nodes []int32) { _ = of(dst, nodes) }, nil // sums of terms cannot fail
 	}
-	logits, err := r.propensities(ctx, s, room.kept, z)
-	for k, p := range logits {
-		j := room.kept[k]
-		out[j] = -out[j] - float32(softplus(-float64(p)))
-	}
-	return out, err
+	// a model of its own, which does not look at ŷ: it is asked once
+	kept := room.kept
+	all := make([]float32, len(kept))
+	err := of(all, kept)
+	return func(dst []float32, nodes []int32) {
+		for k, j := range nodes {
+			at, _ := slices.BinarySearch(kept, j)
+			dst[k] = all[at]
+		}
+	}, err
 }
 
 func softplus(x float64) float64 { return math.Max(x, 0) + math.Log1p(math.Exp(-math.Abs(x))) }

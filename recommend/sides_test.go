@@ -34,12 +34,12 @@ func shop(t testing.TB, n int, kind string) (*graph.Graph, model.Model, model.Mo
 	return must(g.WithVectors(plain.Vectors()))(t), m, naive
 }
 
-// People are never recommended, alone, in a batch, fast or with filters, and nothing is recommended to items.
+// People are never recommended, alone, in a batch, sketched or with filters, and nothing is recommended to items.
 func TestOnlyTargetsAreRecommended(t *testing.T) {
 	for _, kind := range []string{"diagonal", "diagonal-field", "low-rank", "mlp", "factors"} {
 		g, m, naive := shop(t, 90, kind)
 		r := must(New(g, m, Options{Naive: &naive, Threads: 2}))(t)
-		fast := must(New(g, m, Options{Fast: true}))(t)
+		fast := must(New(g, m, Options{Sketched: true}))(t)
 		rows := must(r.Batch(t.Context(), g.Sources(), Query{K: 7}))(t)
 		for k, source := range g.Sources() {
 			for _, q := range []Query{{K: 7}, {K: 200}, {K: 7, Linked: true}, {K: 10, Fields: []uint16{2}},

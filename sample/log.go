@@ -19,6 +19,82 @@ type ExposureLog struct {
 	// place that few look at, or where a click is waited for that many do not make. nil means 1. Of a pair that occurs
 	// more than once, wanting shows in one row or another, independently.
 	Seen []float64
+	// Rates are what Seen was learned as, and Rate is which of them that of each row is; −1 where it is known. nil
+	// means that all are.
+	Rates *SeenRates
+	Rate  []int32
+}
+
+// SeenRates are chances that wanting shows which were learned from a log, and how surely they are known.
+type SeenRates struct {
+	Rate []float64 // the chances
+	// Scale is of each the factor that it shares with others and that was learned with relevance; −1 where there is
+	// none.
+	Scale []int32
+	// Covariance is that of the logarithms of the rates, but for what they share, row by row.
+	Covariance []float64
+
+	shown []shownRate // by source, target and rate
+}
+
+// shownRate is a showing and its rate.
+type shownRate struct {
+	graph.Link
+	rate int32
+}
+
+// Of returns the rates of the showings of a pair, in order.
+func (r *SeenRates) Of(source, target int32) (rates []int32) {
+	link := graph.Link{Source: source, Target: target}
+	at, _ := slices.BinarySearchFunc(r.shown, link, func(s shownRate, l graph.Link) int {
+		return compareLinks(s.Link, l)
+	})
+	for ; at < len(r.shown) && r.shown[at].Link == link; at++ {
+		rates = append(rates, r.shown[at].rate)
+	}
+	return rates
+}
+
+// Shared reports whether any rates share a factor that was learned with relevance: how often wanting shows is then not
+// told from how much is wanted, but by links.
+func (r *SeenRates) Shared() bool {
+	return slices.ContainsFunc(r.Scale, func(scale int32) bool { return scale >= 0 })
+}
+
+// rates returns those of the log with its showings; nil where nothing was learned.
+func (l *ExposureLog) rates() *SeenRates {
+	if l == nil || l.Rates == nil {
+		return nil
+	}
+	r := *l.Rates
+	r.shown = nil
+	for k, rate := range l.Rate {
+		if rate >= 0 {
+			r.shown = append(r.shown, shownRate{graph.Link{Source: l.Source[k], Target: l.Target[k]}, rate})
+		}
+	}
+	slices.SortFunc(r.shown, func(a, b shownRate) int {
+		return cmp.Or(compareLinks(a.Link, b.Link), cmp.Compare(a.rate, b.rate))
+	})
+	return &r
+}
+
+// checkRates refuses rates that do not fit the log.
+func (l *ExposureLog) checkRates() error {
+	if l.Rates == nil {
+		return nil
+	}
+	n := len(l.Rates.Rate)
+	if len(l.Rates.Scale) != n || len(l.Rates.Covariance) != n*n || len(l.Rate) != len(l.Source) {
+		return fmt.Errorf("%w: %d rates, %d scales, %d covariances and %d rates of %d rows", ErrShape, n,
+			len(l.Rates.Scale), len(l.Rates.Covariance), len(l.Rate), len(l.Source))
+	}
+	for k, rate := range l.Rate {
+		if int(rate) >= n {
+			return fmt.Errorf("%w: row %d has rate %d of %d", ErrShape, k, rate, n)
+		}
+	}
+	return nil
 }
 
 // LogKind says what an exposure log means for the pairs that are not in it.
@@ -60,6 +136,9 @@ func (p Plan) checkLog(log *ExposureLog) error {
 			return fmt.Errorf("%w: row %d of the log of %d rows is seen with probability %v; give one above 0, up to 1",
 				ErrShape, k, n, q)
 		}
+	}
+	if err := log.checkRates(); err != nil {
+		return err
 	}
 	if n == 0 || p.Log == Complete || p.Log == Offered || p.Log == Ignored {
 		return nil

@@ -104,6 +104,7 @@ func Prepare(ctx context.Context, g *graph.Graph, o Options) (*Prepared, error) 
 		sampled[subset] = sampled[subset].without(o.Without)
 	}
 	out.fill(o.Origin, sampled)
+	out.Problem.Rates = offered.rates()
 	return out, nil
 }
 

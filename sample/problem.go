@@ -19,6 +19,8 @@ type Problem struct {
 	Train      *graph.Pairs
 	Validation *graph.Pairs    // chooses the ridge and when to stop; nil means a tenth of the sources of Train
 	Exposure   []risk.Exposure // of each training pair; nil means that nothing is logged
+	// Rates are those that offered pairs are seen with, where they were learned; nil where they are known.
+	Rates *SeenRates
 	// Origin is what the pairs were drawn from, for the model to keep; nil for pairs that were made otherwise.
 	// Prepare sets it.
 	Origin *Origin

@@ -63,7 +63,7 @@ func (s *Service) register(mux *http.ServeMux) huma.API {
 	add(r, ScopeRead, "GET /api/v1/forgotten", "Count who was forgotten and is still being erased", s.getForgotten)
 	add(r, ScopeRead, "GET /api/v1/recommendations", "Recommend to a node or a short text", s.getRecommendations)
 	add(r, ScopeRead, "POST /api/v1/recommendations", "Recommend to a node or a text", s.postRecommendations)
-	add(r, ScopeWrite, "POST /api/v1/events", "Log what was shown, clicked and linked", s.postEvents)
+	add(r, ScopeWrite, "POST /api/v1/events", "Log what was shown, clicked, linked and dismissed", s.postEvents)
 	add(r, ScopeRead, "GET /api/v1/events", "Read the event log", s.getEvents)
 	add(r, ScopeRead, "GET /api/v1/model", "Get the live model and how far it can be trusted", s.getModel)
 	add(r, ScopeRead, "GET /api/v1/bridges", "Find pairs of fields between which exposure hides links", s.getBridges)
@@ -246,7 +246,7 @@ type NodePage struct {
 }
 
 type nodesInput struct {
-	Q      string `query:"q" maxLength:"200" doc:"part of an id or a title, ignoring case"`
+	Q      string `query:"q" maxLength:"200" doc:"words, or parts of them, of an id and a title, ignoring case"`
 	Field  string `query:"field" maxLength:"200" doc:"only nodes of this field"`
 	Offset int    `query:"offset" minimum:"0" default:"0" doc:"matches to skip"`
 	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"20" doc:"number of nodes"`
@@ -257,7 +257,7 @@ func (s *Service) getNodes(ctx context.Context, in *nodesInput) (*body[NodePage]
 	return respond(found), err
 }
 
-// Search finds nodes by a part of their id or title, ignoring case.
+// Search finds nodes whose id and title have all words of a text, ignoring case; a part of a word will do.
 func (s *Service) Search(ctx context.Context, q, field string, offset, limit int) (_ NodePage, err error) {
 	ctx, end, err := s.begin(ctx)
 	if err != nil {
@@ -280,9 +280,10 @@ func (s *Service) Search(ctx context.Context, q, field string, offset, limit int
 		}
 		only = int(f)
 	}
-	q = strings.ToLower(q)
+	words := strings.Fields(strings.ToLower(q))
 	found := func(place int32, name string) {
-		if only >= 0 && int(e.FieldAt(e.over, place)) != only || q != "" && !strings.Contains(name, q) {
+		if only >= 0 && int(e.FieldAt(e.over, place)) != only ||
+			slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(name, word) }) {
 			return
 		}
 		if out.Total >= offset && len(out.Nodes) < limit {
@@ -313,11 +314,25 @@ func (s *Service) Search(ctx context.Context, q, field string, offset, limit int
 // NodeDetail is a node with its text and its links.
 type NodeDetail struct {
 	NodeSummary
-	Text    string        `json:"text,omitempty"`
-	LinksTo []LinkSummary `json:"linksTo" doc:"100 links at most: the latest if links have times, else the first"`
+	Text        string        `json:"text,omitempty"`
+	Origin      NodeOrigin    `json:"origin" enum:"dataset,changed,added" doc:"since when it is so"`
+	Recommended bool          `json:"recommended" doc:"lists can have it"`
+	Reason      string        `json:"reason,omitempty" doc:"why lists cannot have it"`
+	Waiting     int           `json:"waiting" doc:"events about it that wait for the node at their other end"`
+	LinksTo     []LinkSummary `json:"linksTo" doc:"100 links at most: the latest if links have times, else the first"`
 	// LinkedFrom is for items: who links to a node that links to nothing itself.
 	LinkedFrom []NodeSummary `json:"linkedFrom,omitempty" doc:"the first 100 links to a node that is a target only"`
 }
+
+// NodeOrigin says where a node comes from.
+type NodeOrigin string
+
+// The origins.
+const (
+	FromDataset NodeOrigin = "dataset" // as it is in the dataset of the live model
+	NodeChanged NodeOrigin = "changed" // since then
+	NodeAdded   NodeOrigin = "added"   // since then
+)
 
 // LinkSummary is the target of a link, and when the link was made.
 type LinkSummary struct {
@@ -349,9 +364,13 @@ func (s *Service) Node(ctx context.Context, id string) (_ NodeDetail, err error)
 			See: "/api/v1/nodes", NotFound: true}
 	}
 	if c, changed := e.over.Change(i); changed {
-		return e.changedDetail(i, c), nil
+		d := e.changedDetail(i, c)
+		d.Waiting = s.waiting.countOf(id)
+		return d, nil
 	}
-	d := NodeDetail{NodeSummary: summarize(g, i), LinksTo: e.history(i)}
+	d := NodeDetail{NodeSummary: summarize(g, i), Origin: FromDataset, Waiting: s.waiting.countOf(id),
+		LinksTo: e.history(i)}
+	d.Recommended, d.Reason = e.recommended(i)
 	if d.Text, err = e.base.Text(i); err != nil {
 		return NodeDetail{}, err
 	}

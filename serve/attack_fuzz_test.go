@@ -188,9 +188,12 @@ func FuzzQueries(f *testing.F) {
 			reads = append(reads, read{path, op.Parameters})
 		}
 	}
-	for _, page := range []string{"/", "/node/p1", "/exposure", "/loop", "/bridges", "/runs", "/alarm", "/metrics"} {
+	for _, page := range []string{"/", "/explore", "/node/p1", "/exposure", "/loop", "/bridges", "/runs", "/alarm",
+		"/metrics"} {
 		reads = append(reads, read{path: page})
 	}
+	reads = append(reads, read{"/data", []*huma.Param{{Name: "q"}, {Name: "offset"}, {Name: "add"}, {Name: "did"},
+		{Name: "events"}}}, read{"/data/node", []*huma.Param{{Name: "id"}, {Name: "did"}}})
 	headers := []string{"Authorization", "Cookie", "X-Request-Id", "Accept", "Origin", "Sec-Fetch-Site", "Range",
 		"If-None-Match", "If-Modified-Since", "Accept-Encoding", "Content-Type", "Referer", "X-Forwarded-Proto",
 		"X-Forwarded-For", "Forwarded", "Via", "Expect", "Last-Event-Id"}

@@ -171,7 +171,7 @@ func FuzzSealedState(f *testing.F) {
 		defer s.Close()
 		h := s.Handler()
 		for _, path := range []string{"/api/v1/recommendations?node=p1", "/api/v1/models", "/api/v1/jobs",
-			"/api/v1/loop", "/api/v1/model", "/", "/runs"} {
+			"/api/v1/loop", "/api/v1/model", "/", "/explore", "/runs"} {
 			if status, text := throw(t, h, "GET", path, "", nil); status >= 500 {
 				t.Errorf("%s: %d %.300s", path, status, text)
 			}

@@ -34,6 +34,7 @@ for (const [n, [path, type]] of [
 	['/api/v1/events', 'text/plain'], ['/api/v1/jobs', 'text/plain'], ['/api/v1/models/rollback', 'text/plain'],
 	['/api/v1/events', 'application/x-www-form-urlencoded'], ['/runs/rollback', 'application/x-www-form-urlencoded'],
 	['/runs/jobs', 'multipart/form-data'], ['/api/v1/recommendations', 'text/plain'],
+	['/data/remove', 'application/x-www-form-urlencoded'], ['/data/add', 'application/x-www-form-urlencoded'],
 ].entries()) {
 	const frame = document.createElement('iframe'), form = document.createElement('form')
 	frame.name = 'f' + n
@@ -43,6 +44,12 @@ for (const [n, [path, type]] of [
 		: '{"kind":"retrain","node":"p1","log":true,"z":"'
 	input.value = '"}'
 	form.append(input); document.body.append(frame, form)
+	const node = {id: path.endsWith('add') ? 'evil' : 'p1', confirm: 'yes', title: 'x'}
+	for (const [name, value] of Object.entries(node)) {
+		const field = document.createElement('input')
+		field.name = name; field.value = value
+		form.append(field)
+	}
 	settled(new Promise(resolve => { frame.onload = resolve }))
 	form.submit()
 }
@@ -52,7 +59,8 @@ for (const body of [events, new Blob([events]), new Blob([events], {type: 'text/
 	navigator.sendBeacon(at + '/api/v1/events', body)
 }
 for (const [method, path, body] of [['POST', '/api/v1/events', events], ['PUT', '/api/v1/ab-test', '{}'],
-	['POST', '/api/v1/jobs', '{"kind":"retrain"}'], ['DELETE', '/api/v1/jobs/1', undefined]]) {
+	['POST', '/api/v1/jobs', '{"kind":"retrain"}'], ['DELETE', '/api/v1/jobs/1', undefined],
+	['PUT', '/api/v1/nodes/evil', '{"title":"x"}'], ['DELETE', '/api/v1/nodes?id=p1', undefined]]) {
 	settled(fetch(at + path, {method, body, credentials: 'include', headers: {'Content-Type': 'application/json'}}))
 }
 settled(fetch(shown, {mode: 'no-cors'})); settled(fetch(shown))
@@ -88,7 +96,7 @@ func TestAttackFromBrowser(t *testing.T) {
 	}
 }
 
-// checkUnchanged fails if there is an event, a job or another model.
+// checkUnchanged fails if there is an event, a job, another model or another node.
 func checkUnchanged(t *testing.T, s *Service, before registryState) {
 	t.Helper()
 	totals, err := s.events.Totals(t.Context())
@@ -99,6 +107,9 @@ func checkUnchanged(t *testing.T, s *Service, before registryState) {
 	if totals.Events != 0 || len(s.jobs.list()) != 0 || after.Current != before.Current || after.ABTest != nil ||
 		len(after.Models) != len(before.Models) {
 		t.Errorf("%d events, %d jobs, models %+v", totals.Events, len(s.jobs.list()), after)
+	}
+	if seq := s.catalogue.state.Load().seq; seq != 0 {
+		t.Errorf("%d changes of nodes", seq)
 	}
 	raw, err := os.ReadFile(filepath.Join(s.o.State, "audit.log"))
 	if err != nil {
@@ -145,6 +156,8 @@ func TestAttackCrossSite(t *testing.T) {
 		{403, "POST", "/api/v1/events", event, []string{"Origin", "http://evil.example", "Content-Type", json}},
 		{403, "POST", "/api/v1/events", event, []string{"Origin", "null", "Content-Type", json}},
 		{403, "POST", "/runs/jobs", "kind=retrain", []string{"Sec-Fetch-Site", "cross-site"}},
+		{403, "POST", "/data/remove", "id=p1&confirm=yes", []string{"Sec-Fetch-Site", "cross-site", "Content-Type",
+			"application/x-www-form-urlencoded"}},
 		{415, "POST", "/api/v1/events", event, []string{"Content-Type", plain}},
 		{415, "POST", "/api/v1/events", event, []string{"Content-Type", "application/x-www-form-urlencoded"}},
 		{415, "POST", "/api/v1/events", event, []string{"Sec-Fetch-Site", "same-origin"}},

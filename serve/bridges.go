@@ -33,6 +33,7 @@ type bridgeCache struct {
 	mu      sync.Mutex
 	digest  string
 	bridges []recommend.Bridge
+	err     error         // the search for them failed
 	changed chan struct{} // closed when they are others
 }
 
@@ -43,31 +44,37 @@ const (
 	bridgeWait    = 400 * time.Millisecond // of a page for bridges that are being found; a small network takes less
 )
 
-// Bridges returns the pairs of fields between which exposure hides links. They are found once for each live model.
+// Bridges returns the pairs of fields between which exposure hides links. They are found once for each live model, in
+// the background and from when it is live; whoever asks before they are known waits for them, and takes no place of
+// those who ask for lists.
 func (s *Service) Bridges(ctx context.Context) (_ BridgeList, err error) {
 	ctx, end, err := s.begin(ctx)
 	if err != nil {
 		return BridgeList{}, err
 	}
 	defer end(&err)
-	e := s.live.Load().current
-	if known, ok, _ := s.bridgeCache.of(e.digest); ok {
-		return BridgeList{e.digest, e.view().bridges(known)}, nil
-	}
-	if !e.HasNaive() {
-		return BridgeList{}, errNoNaive()
-	}
-	leave, err := s.enterGate(ctx)
-	if err != nil {
+	if err := s.vectorsFault(); err != nil {
 		return BridgeList{}, err
 	}
-	defer leave()
-	found, err := e.Bridges(ctx, recommend.BridgeSettings{Sources: bridgeSources, List: readingLength, Seed: 1})
-	if err != nil {
-		return BridgeList{}, err
+	for {
+		e := s.live.Load().current
+		known, changed, err := s.bridgeCache.of(e.digest)
+		switch {
+		case err == nil:
+			return BridgeList{e.digest, e.view().bridges(known)}, nil
+		case !e.HasNaive():
+			return BridgeList{}, errNoNaive()
+		case !errors.Is(err, errBridgesUnknown):
+			s.bridgeCache.want() // it is tried again
+			return BridgeList{}, err
+		}
+		s.bridgeCache.want()
+		select {
+		case <-ctx.Done():
+			return BridgeList{}, ctx.Err()
+		case <-changed:
+		}
 	}
-	s.bridgeCache.keep(e.digest, found)
-	return BridgeList{e.digest, e.view().bridges(found)}, nil
 }
 
 // findBridges finds them in the background when they are wanted, until the context ends.
@@ -78,26 +85,50 @@ func (s *Service) findBridges(ctx context.Context) {
 			return
 		case <-s.bridgeCache.wanted:
 		}
-		if !s.live.Load().current.HasNaive() {
+		e := s.live.Load().current
+		if _, _, err := s.bridgeCache.of(e.digest); err == nil || !e.HasNaive() {
 			continue
 		}
-		if _, err := s.Bridges(ctx); err != nil && ctx.Err() == nil {
+		var found []recommend.Bridge
+		err := s.surviving(func() (err error) {
+			found, err = e.Bridges(ctx, recommend.BridgeSettings{Sources: bridgeSources, List: readingLength, Seed: 1})
+			return err
+		})
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil {
 			s.o.Log.Warn("finding bridges failed", "error", err)
 		}
+		s.bridgeCache.keep(e.digest, found, err)
 	}
 }
 
-// of returns the bridges of a model if they are known, and what is closed when others are.
-func (b *bridgeCache) of(digest string) (bridges []recommend.Bridge, ok bool, changed <-chan struct{}) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.bridges, b.digest == digest, b.changed
+// errBridgesUnknown: they were not looked for yet.
+var errBridgesUnknown = errors.New("bridges are not known yet")
+
+// want has them looked for.
+func (b *bridgeCache) want() {
+	select {
+	case b.wanted <- struct{}{}:
+	default:
+	}
 }
 
-func (b *bridgeCache) keep(digest string, bridges []recommend.Bridge) {
+// of returns the bridges of a model, or why they are not known, and what is closed when that is otherwise.
+func (b *bridgeCache) of(digest string) (bridges []recommend.Bridge, changed <-chan struct{}, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.digest, b.bridges = digest, bridges
+	if b.digest != digest {
+		return nil, b.changed, errBridgesUnknown
+	}
+	return b.bridges, b.changed, b.err
+}
+
+func (b *bridgeCache) keep(digest string, bridges []recommend.Bridge, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.digest, b.bridges, b.err = digest, bridges, err
 	close(b.changed)
 	b.changed = make(chan struct{})
 }
@@ -106,24 +137,21 @@ func (b *bridgeCache) keep(digest string, bridges []recommend.Bridge) {
 // waits for a moment; if that is too short it returns nil.
 func (s *Service) hiddenFrom(ctx context.Context, most int) []recommend.Item {
 	e := s.live.Load().current
-	known, ok, changed := s.bridgeCache.of(e.digest)
-	if !ok && !e.HasNaive() {
+	known, changed, err := s.bridgeCache.of(e.digest)
+	if err != nil && !e.HasNaive() {
 		return nil
 	}
-	if !ok {
-		select {
-		case s.bridgeCache.wanted <- struct{}{}:
-		default:
-		}
+	if err != nil {
+		s.bridgeCache.want()
 	}
 	ctx, cancel := context.WithTimeout(ctx, bridgeWait)
 	defer cancel()
-	for !ok {
+	for err != nil {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-changed:
-			known, ok, changed = s.bridgeCache.of(e.digest)
+			known, changed, err = s.bridgeCache.of(e.digest)
 		}
 	}
 	known = e.view().bridges(known)

@@ -208,6 +208,13 @@ func (b *tab) quiet(where string) {
 	b.complaints, b.outside = nil, nil
 }
 
+// forgive forgets what the browser complained about.
+func (b *tab) forgive() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.complaints = nil
+}
+
 // inspect looks at a page as a careful reader does: nothing sticks out, everything has a name, headings are in order.
 const inspect = `(() => {
 	const named = e => (e.getAttribute('aria-label') || e.textContent ||
@@ -224,6 +231,7 @@ const inspect = `(() => {
 		Twice: ids.filter((id, k) => ids.indexOf(id) !== k),
 		Titles: all('h1').length, Jumps: levels.filter((l, k) => k && l > levels[k - 1] + 1).length,
 		Styled: document.querySelectorAll('main [style]:not(.chart *):not(.chart)').length,
+		Hidden: (nav => nav.scrollWidth - nav.clientWidth)(document.querySelector('nav')),
 		Wide: all('main *').filter(e => !e.closest('.scroll, .chart, .unheard, pre') &&
 			e.getBoundingClientRect().right > document.documentElement.clientWidth + 1).
 			map(e => e.outerHTML.slice(0, 100)).slice(0, 3),
@@ -300,8 +308,9 @@ func TestInBrowser(t *testing.T) {
 	}
 
 	backs := map[string]bool{}
-	for _, path := range []string{"/overview", "/", "/node/p200", "/exposure", "/loop", "/bridges", "/runs", "/docs"} {
-		b.look(path, 400, "light")
+	for _, path := range []string{"/", "/data?q=a", "/data/node?id=p200", "/explore", "/node/p200", "/exposure",
+		"/loop", "/bridges", "/runs", "/docs"} {
+		b.look(path, 390, "light")
 		if figures := map[string]int{"/exposure": 1, "/bridges": 1, "/loop": 2}[path]; figures > 0 {
 			b.until("the figures of "+path, fmt.Sprintf("document.querySelectorAll('.chart canvas').length >= %d",
 				figures))
@@ -309,26 +318,28 @@ func TestInBrowser(t *testing.T) {
 		for _, screen := range []struct { // the page is loaded once, and then follows the screen
 			width  int64
 			scheme string
-		}{{400, "light"}, {400, "dark"}, {1600, "dark"}, {1600, "light"}} {
+		}{{360, "light"}, {390, "light"}, {390, "dark"}, {1600, "dark"}, {1600, "light"}} {
 			name := fmt.Sprintf("%s at %d, %s", path, screen.width, screen.scheme)
 			b.turn(screen.width, screen.scheme)
 			b.until("the figures of "+name, "[...document.querySelectorAll('.chart canvas')].every(c => "+
 				"c.getBoundingClientRect().width > innerWidth / 2 - 200)")
 			seen := ask[struct {
-				Page, Screen          float64
+				Page, Screen, Hidden  float64
 				Back                  string
 				Nameless, Twice, Wide []string
 				Titles, Jumps, Styled int
 			}](b, inspect)
-			if seen.Page > seen.Screen || len(seen.Wide) > 0 {
-				t.Errorf("%s: the page is %.0f wide on a screen of %.0f; %q", name, seen.Page, seen.Screen, seen.Wide)
+			if seen.Page > seen.Screen || len(seen.Wide) > 0 || seen.Hidden > 0 {
+				t.Errorf("%s: the page is %.0f wide on a screen of %.0f; %q; %.0f of the navigation are hidden", name,
+					seen.Page, seen.Screen, seen.Wide, seen.Hidden)
 			}
 			if len(seen.Nameless) > 0 || len(seen.Twice) > 0 || seen.Titles != 1 || seen.Jumps > 0 || seen.Styled > 0 {
 				t.Errorf("%s: without a name %q, ids twice %q, %d titles, %d headings out of order, %d inline styles",
 					name, seen.Nameless, seen.Twice, seen.Titles, seen.Jumps, seen.Styled)
 			}
 			backs[screen.scheme+seen.Back] = true
-			b.picture(fmt.Sprintf("page%s-%d-%s", strings.ReplaceAll(path, "/", "-"), screen.width, screen.scheme))
+			b.picture(fmt.Sprintf("page%s-%d-%s", strings.NewReplacer("/", "-", "?", "-", "=", "-").Replace(path),
+				screen.width, screen.scheme))
 			b.quiet(name)
 		}
 	}
@@ -347,7 +358,7 @@ func TestInBrowser(t *testing.T) {
 
 func browseExplore(t *testing.T, s *Service, b *tab) {
 	b.t = t
-	b.look("/", 1000, "light")
+	b.look("/explore", 1000, "light")
 	// the first stop of the keyboard leads past the navigation
 	b.run("a key", chromedp.KeyEvent("\t"))
 	if first := ask[string](b, "document.activeElement.className"); first != "skip" {
@@ -402,7 +413,7 @@ func browseExplore(t *testing.T, s *Service, b *tab) {
 	b.picture("filtered")
 	b.quiet("a node's page")
 
-	b.look("/", 1000, "dark")
+	b.look("/explore", 1000, "dark")
 	b.run("text", chromedp.SendKeys("#text", s.Graph().Title(30)+" and "+s.Graph().Title(31), chromedp.ByQuery))
 	b.click("form[action='/text'] button")
 	b.until("the text's list", "document.querySelector('#result [role=status]')?.textContent.includes('for a text in')")
@@ -580,11 +591,11 @@ func browsePrefix(t *testing.T, s *Service, b *tab) {
 				figures))
 		}
 	}
-	b.look("/", 1000, "light")
+	b.look("/explore", 1000, "light")
 	title := s.Graph().Title(17)
 	b.run("search", chromedp.SendKeys("input[name=q]", title, chromedp.ByQuery))
 	b.until("the search", "document.querySelector('#result h2').textContent.includes('found') && "+
-		"location.pathname === '/lab/recs/'")
+		"location.pathname === '/lab/recs/explore'")
 	b.click(".found a")
 	b.until("the node", "document.querySelector('#corrected-title')")
 	b.set("#diversity", "0.8")

@@ -141,7 +141,7 @@ func TestClosed(t *testing.T) {
 			})
 		}
 		for _, path := range []string{"/api/v1/recommendations?node=p1", "/api/v1/events", "/api/v1/ab-test", "/",
-			"/node/p1", "/readyz", "/metrics"} {
+			"/explore", "/node/p1", "/readyz", "/metrics"} {
 			w := httptest.NewRecorder()
 			h.ServeHTTP(w, fromHere(httptest.NewRequest("GET", path, nil)))
 			var p struct{ Detail, Instance string }
@@ -170,7 +170,7 @@ func TestCloseDuringTraining(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	job, err := s.StartJob(JobRequest{Kind: "retrain", Method: "bayes", Keep: true})
+	job, err := s.StartJob(JobRequest{Kind: "retrain", Method: "bayes", Keep: true, Full: true})
 	if err != nil {
 		t.Fatal(err)
 	}

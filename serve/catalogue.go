@@ -84,8 +84,9 @@ type catalogueLine struct {
 // catalogueCall is one request on its way into the file.
 type catalogueCall struct {
 	changes []NodeInput
-	replace bool     // PUT: what is not given is empty
-	removed []string // ids
+	replace bool                           // PUT: what is not given is empty
+	removed []string                       // ids
+	check   func(was *catalogueNode) error // refuses a change of a node that is not as it should be; nil: none does
 	result  CatalogueResult
 	err     error
 }
@@ -353,6 +354,11 @@ func (c *catalogue) merge(next *catalogueState, call *catalogueCall) (changed []
 		if err != nil {
 			return nil, nil, err
 		}
+		if call.check != nil {
+			if err := call.check(was); err != nil {
+				return nil, nil, err
+			}
+		}
 		n, err := c.edit(was, &call.changes[k], call.replace)
 		if err != nil {
 			return nil, nil, fmt.Errorf("node %q: %w", clip(call.changes[k].ID), err)
@@ -403,6 +409,33 @@ func (s *catalogueState) take(nodes map[string]*catalogueNode) error {
 	}
 	s.count, s.bytes = count, bytes
 	return nil
+}
+
+// find returns a node as it is now; nil if it is not there.
+func (c *catalogue) find(id string) (*catalogueNode, error) {
+	n, _ := c.state.Load().nodes.Get(id)
+	switch {
+	case n == nil:
+		return c.inDataset(id)
+	case n.Removed:
+		return nil, nil
+	}
+	return n, nil
+}
+
+// linksOf returns the ids that a node links to.
+func (c *catalogue) linksOf(n *catalogueNode) []string {
+	if n.Links != nil {
+		return n.Links
+	}
+	g := c.s.datasets.newest().Graph()
+	ids := []string{}
+	if i, ok := g.Index(n.ID); ok {
+		for _, j := range g.Out(i) {
+			ids = append(ids, g.ID(j))
+		}
+	}
+	return ids
 }
 
 // based reports whether a dataset has a node, so that its removal must be remembered.

@@ -101,17 +101,43 @@ func (v modelView) summary(place int32) NodeSummary {
 	return n
 }
 
+// recommended reports whether lists can have the node at a place, and why not.
+func (v modelView) recommended(place int32) (is bool, reason string) {
+	c, changed := v.over.Change(place)
+	switch {
+	case v.IsCandidate(v.over, place):
+		return true, ""
+	case changed && c.Role == graph.SourceOnly, !changed && v.Graph().Role(place) == graph.SourceOnly:
+		return false, "it is a source: it gets lists and is in none"
+	case v.Graph().Vectors() != nil && changed && c.Vector == nil:
+		return false, "it has no vector: its text has no word that the encoder knows"
+	}
+	return false, "the live model has not learned about it; retraining may change that"
+}
+
 // changedDetail is a node that came or changed, with its links.
 func (v modelView) changedDetail(place int32, c *recommend.NodeChange) NodeDetail {
-	d := NodeDetail{NodeSummary: v.summary(place), Text: c.Text, LinksTo: []LinkSummary{}}
+	d := NodeDetail{NodeSummary: v.summary(place), Text: c.Text, Origin: NodeAdded, LinksTo: []LinkSummary{}}
+	d.Recommended, d.Reason = v.recommended(place)
 	i, inGraph := v.Graph().Index(c.ID)
+	if inGraph {
+		d.Origin = NodeChanged
+	}
 	if c.Links == nil && inGraph {
 		d.LinksTo = v.history(i)
 	}
 	for _, id := range c.Links {
-		if j, ok := v.find(id); ok && len(d.LinksTo) < 100 {
-			d.LinksTo = append(d.LinksTo, LinkSummary{NodeSummary: v.summary(j)})
+		j, ok := v.find(id)
+		if !ok || len(d.LinksTo) == 100 {
+			continue
 		}
+		link := LinkSummary{NodeSummary: v.summary(j)}
+		if old, known := v.Graph().Index(id); known && inGraph {
+			if at, dated := linkTime(v.Graph(), i, old); dated {
+				link.LinkedAt = time.Unix(at, 0).UTC().Format(time.DateOnly)
+			}
+		}
+		d.LinksTo = append(d.LinksTo, link)
 	}
 	if c.Role == graph.TargetOnly && inGraph {
 		for _, from := range v.Graph().In(i) {

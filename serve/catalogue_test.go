@@ -116,7 +116,7 @@ func TestCatalogue(t *testing.T) {
 		}
 	}
 	check(c)
-	for _, w := range []string{"/", "/node/x%2F1", "/?q=x%2F1"} {
+	for _, w := range []string{"/", "/node/x%2F1", "/explore?q=x%2F1"} {
 		if answer := c.do("GET", w, nil); answer.Code != 200 {
 			t.Errorf("%s: %d", w, answer.Code)
 		}

@@ -153,73 +153,38 @@ func (r *reading) note() string {
 	return text
 }
 
-// learnClicks finds κ and θ for a training: given what a model believes to be wanted, and what a model believes that is
-// trained with them. κ by clicks and the level of ŷ by links move each other, so that what two such turns have in
-// common is continued to where they would end.
+// learnClicks finds κ and θ for a training, first given what the live model believes to be wanted.
 func (s *Service) learnClicks(ctx context.Context, r *reading, parent *loadedModel, settings fit.Settings,
 	report progress.Func) error {
 	if err := s.read(ctx, r); err != nil || r.log.Showings == 0 || settings.Method == "naive" {
 		return err
 	}
-	estimate := func(m model.Model, of *graph.Graph) error {
-		wanted, err := s.wantedBy(ctx, m, of, settings.Method, r)
-		if err == nil {
-			r.clicks = r.log.Estimate(wanted, s.o.Clicks.Given)
-		}
-		return err
-	}
-	if err := estimate(parent.Model(), parent.base.Graph()); err != nil || !r.clicks.Learned() {
-		return err
-	}
 	settings.Doctor, settings.Replicates, settings.Search = fit.QuickDoctor, -1, fit.Search{}
 	settings.Progress = nil
-	path := [][]float64{r.clicks.Kappas()}
-	for turn := range 2 {
-		report(progress.Event{Phase: "learning how readers click", Done: int64(turn), Of: 2})
+	turn := int64(0)
+	found, err := r.log.Learn(s.o.Clicks.Given, func(clicks *click.Behaviour) ([]float64, error) {
+		if clicks == nil {
+			return s.wantedBy(ctx, parent.Model(), parent.base.Graph(), settings.Method, r)
+		}
+		report(progress.Event{Phase: "learning how readers click", Done: turn, Of: 2})
+		turn++
+		r.clicks = clicks
 		data, err := s.trainingData(ctx, parent.origin, settings.Method, r)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		result, err := fit.Fit(ctx, data.Problem, settings)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		m, err := result.Model()
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if err := estimate(m, r.base.Graph()); err != nil {
-			return err
-		}
-		path = append(path, r.clicks.Kappas())
-		if moved(path[turn], path[turn+1]) < .01 {
-			return nil
-		}
-	}
-	r.clicks.SetKappas(continued(path[0], path[1], path[2]))
-	return nil
-}
-
-// moved is how far the logarithms of numbers moved at most.
-func moved(from, to []float64) (most float64) {
-	for k := range from {
-		most = math.Max(most, math.Abs(math.Log(to[k]/from[k])))
-	}
-	return most
-}
-
-// continued is where steps that shrink by one factor would end (Aitken), as far as three points tell.
-func continued(a, b, c []float64) []float64 {
-	out := make([]float64, len(c))
-	for k := range out {
-		first, second := math.Log(b[k]/a[k]), math.Log(c[k]/b[k])
-		shrinks := 0.
-		if first != 0 {
-			shrinks = math.Max(0, math.Min(second/first, .9))
-		}
-		out[k] = c[k] * math.Exp(second*shrinks/(1-shrinks))
-	}
-	return out
+		return s.wantedBy(ctx, m, r.base.Graph(), settings.Method, r)
+	})
+	r.clicks = found
+	return err
 }
 
 // wantedBy is the probability by a model of a graph that each pair of a log is wanted, given that it was not linked

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"runtime"
 	"strings"
 	"time"
@@ -21,6 +22,7 @@ const (
 	maxHeader  = 32 << 10
 	maxBody    = 4 << 20
 	maxForm    = 64 << 10 // body of a form of the pages
+	maxData    = 1 << 20  // body of a form with a node
 	smallBody  = 16 << 10 // larger bodies queue apart, so that a small one never waits for them
 	maxDepth   = 16       // of nested JSON
 	maxValues  = 200_000  // objects, arrays, texts and numbers of a body: 10,000 events have 110,002
@@ -140,8 +142,41 @@ func unreadBody(err error) *problem {
 
 // bodyLimit is the largest body of a path.
 func (s *Service) bodyLimit(path string) int64 {
-	if strings.HasPrefix(path, s.at("/api/")) {
+	switch {
+	case strings.HasPrefix(path, s.at("/api/")):
 		return maxBody
+	case strings.HasPrefix(path, s.at("/data/")):
+		return maxData
 	}
 	return maxForm
+}
+
+// takeForm reads the form of a request into its PostForm. Large forms have their turn among the large bodies; the
+// caller calls leave when the form is answered.
+func (s *Service) takeForm(w http.ResponseWriter, r *http.Request) (leave func(), refused *problem) {
+	leave = func() {}
+	// it fails where the writer is no connection, as in tests
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTime))
+	if r.ContentLength < 0 || r.ContentLength > smallBody {
+		release, err := s.lanes.buffers.enter(r.Context())
+		if err != nil {
+			s.metrics.shed.Inc()
+			known, _ := s.problem(err)
+			return leave, known
+		}
+		leave = release
+	}
+	var limit *http.MaxBytesError
+	var escape url.EscapeError
+	switch err := r.ParseForm(); {
+	case err == nil:
+		return leave, nil
+	case errors.As(err, &limit):
+		return leave, newProblem(http.StatusRequestEntityTooLarge, hint.Wrap(errors.New("the form is too large"),
+			"send at most %d bytes; the API takes more", limit.Limit))
+	case errors.As(err, &escape):
+		return leave, newProblem(http.StatusBadRequest, errors.New("the form is damaged"))
+	default:
+		return leave, unreadBody(err)
+	}
 }

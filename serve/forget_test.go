@@ -140,8 +140,9 @@ func checkForgotten(t testing.TB, s *Service) {
 			t.Errorf("%s: %d", path, w.Code)
 		}
 	}
-	for _, path := range []string{"/api/v1/nodes?limit=1000", "/api/v1/events?limit=10000", "/api/v1/bridges", "/",
-		"/api/v1/bridges?sources=200&list=50&limit=1000", "/bridges", "/runs", "/api/v1/jobs", "/api/v1/models",
+	for _, path := range []string{"/api/v1/nodes?limit=1000", "/api/v1/events?limit=10000", "/api/v1/bridges",
+		"/explore", "/api/v1/bridges?sources=200&list=50&limit=1000", "/bridges", "/runs",
+		"/api/v1/jobs", "/api/v1/models",
 		"/api/v1/nodes/p101", "/api/v1/nodes/p150", "/metrics",
 		"/api/v1/recommendations?node=p150&k=1000&linked=true&compare=true&explain=true"} {
 		if w := c.do("GET", path, nil); w.Code != 200 || strings.Contains(w.Body.String(), "zaphod") {
@@ -304,7 +305,7 @@ func TestForgetWhileTraining(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	err := s.retrain(t.Context(), JobRequest{Kind: "retrain", TrainOnly: true}, func(e progress.Event) {
+	err := s.retrain(t.Context(), JobRequest{Kind: "retrain", TrainOnly: true, Full: true}, func(e progress.Event) {
 		if e.Phase != "reading the log" { // the data are chosen
 			forget()
 		}

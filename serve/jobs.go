@@ -51,6 +51,8 @@ type Job struct {
 	Serves   bool        `json:"serves,omitempty" deprecated:"true" doc:"old name of deployed"`
 	Checks   []Check     `json:"checks,omitempty"`
 
+	Training *ModelTraining `json:"training,omitempty" doc:"of a job that retrains: in full, or refreshed"`
+
 	Value   *evaluate.PolicyValue `json:"value,omitempty" doc:"of a job of this kind: worth by the log, or why not"`
 	Message string                `json:"message,omitempty" doc:"the value in words"`
 
@@ -66,8 +68,10 @@ type JobRequest struct {
 	Kind      string `json:"kind" enum:"retrain,evaluate,value" doc:"retrain, evaluate, or value by the log"`
 	Method    string `json:"method,omitempty" maxLength:"64" doc:"retrain: method; default: that of the live model"`
 	TrainOnly bool   `json:"trainOnly,omitempty" doc:"retrain: train without deploying"`
-	Model     string `json:"model,omitempty" maxLength:"64" doc:"evaluate, value: digest; default: the live model"`
-	Rule      string `json:"rule,omitempty" enum:"model,popular,uniform" doc:"value: rule of lists; default: the model"`
+	// Full is true to train in full where a refresh of the live model would do.
+	Full  bool   `json:"full,omitempty" doc:"retrain: train in full; default: refresh while little has changed"`
+	Model string `json:"model,omitempty" maxLength:"64" doc:"evaluate, value: digest; default: the live model"`
+	Rule  string `json:"rule,omitempty" enum:"model,popular,uniform" doc:"value: rule of lists; default: the model"`
 	// Keep is the old name of TrainOnly.
 	Keep bool `json:"keep,omitempty" deprecated:"true" doc:"old name of trainOnly"`
 }

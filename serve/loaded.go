@@ -86,6 +86,7 @@ func (s *Service) goLive(line *deployment) (err error) {
 			e.overlay.Store(&modelOverlay{over, state.seq})
 		}
 		s.live.Store(line)
+		s.bridgeCache.want()
 	})
 	return err
 }
@@ -104,7 +105,7 @@ func (s *Service) load(ctx context.Context, digest, naive string) (*loadedModel,
 		}
 	}
 	// requests run in parallel, one thread each
-	o := recommend.Options{Threads: 1, Engine: s.o.Engine}
+	o := recommend.Options{Threads: 1, Engine: s.o.Engine, Sketched: true}
 	r, err := m.Recommender(ctx, other, o)
 	if err != nil && base != otherBase {
 		s.o.Log.Warn("lists are not compared with the naive model: it was fitted before nodes came", "error", err)

@@ -2,11 +2,15 @@ package serve
 
 import (
 	"context"
+	"fmt"
+	"strconv"
 	"time"
 
 	"unseen/click"
 	"unseen/evaluate"
 	"unseen/graph"
+	"unseen/internal/amount"
+	"unseen/recommend"
 	"unseen/serve/store"
 )
 
@@ -16,10 +20,11 @@ const maxLoggedLists = 200_000
 // LoggedLists are the lists of a log, with the probabilities that the log has of their items and what came of them.
 type LoggedLists struct {
 	Lists   []evaluate.LoggedList
-	Seqs    []int64 // the Seq of the first event of each list
-	Linked  bool    // lists contain targets that their source links to
-	Strange int     // events of lists that name no source and target of the graph
-	Beyond  int     // events of lists after the first 200,000
+	Seqs    []int64  // the Seq of the first event of each list
+	Surface []string // where each list was shown
+	Linked  bool     // lists contain targets that their source links to
+	Strange int      // events of lists that name no source and target of the graph
+	Beyond  int      // events of lists after the first 200,000
 }
 
 // ListReading says how lists are read from a log.
@@ -71,7 +76,7 @@ func ReadLists(ctx context.Context, log store.Store, g *graph.Graph, r ListReadi
 			}
 			n = len(out.Lists)
 			at[event.List], out.Lists = n, append(out.Lists, evaluate.LoggedList{Source: i})
-			out.Seqs = append(out.Seqs, event.Seq)
+			out.Seqs, out.Surface = append(out.Seqs, event.Seq), append(out.Surface, event.Surface)
 		}
 		key := [2]string{event.List, event.Target}
 		k, ok := place[key]
@@ -108,18 +113,93 @@ func (l *LoggedLists) ByPlace() {
 
 // Known leaves out the lists with items of unknown probability, and returns how many there were.
 func (l *LoggedLists) Known() (unknown int) {
-	var lists []evaluate.LoggedList
-	var seqs []int64
+	var kept LoggedLists
 	for n, list := range l.Lists {
 		known := true
 		for _, item := range list.Items {
 			known = known && item.Probability > 0
 		}
 		if known {
-			lists, seqs = append(lists, list), append(seqs, l.Seqs[n])
+			kept.Lists, kept.Seqs = append(kept.Lists, list), append(kept.Seqs, l.Seqs[n])
+			kept.Surface = append(kept.Surface, l.Surface[n])
 		}
 	}
-	unknown = len(l.Lists) - len(lists)
-	l.Lists, l.Seqs = lists, seqs
+	unknown = len(l.Lists) - len(kept.Lists)
+	l.Lists, l.Seqs, l.Surface = kept.Lists, kept.Seqs, kept.Surface
 	return unknown
+}
+
+// Behaviour learns from the lists how often places are looked at, by what chance has placed. Whatever is relevant is
+// then as often at one place as at another, so that outcomes compare places as they are: everything counts as wanted.
+func (l *LoggedLists) Behaviour(given *click.Behaviour) *click.Behaviour {
+	reader := click.NewReader(click.Windows{}, time.Time{})
+	for n, list := range l.Lists {
+		for _, item := range list.Items {
+			e := click.Occurrence{Act: click.Shown, Source: list.Source, Target: item.Target,
+				List: strconv.Itoa(n), Surface: l.Surface[n], Place: item.Place, Placed: item.Placed}
+			if reader.Add(e); item.Wanted {
+				e.Act = click.Clicked
+				reader.Add(e)
+			}
+		}
+	}
+	log := reader.Log()
+	source, _ := log.Pairs()
+	wanted := make([]float64, len(source))
+	for k := range wanted {
+		wanted[k] = 1
+	}
+	return log.Estimate(wanted, given)
+}
+
+// Ask asks a policy what it would have shown in place of the lists: those of each surface with what is known of how
+// often its readers look at places, where the policy does not say that itself. It warns of lists whose places are not
+// told apart.
+func (l *LoggedLists) Ask(p recommend.Policy, clicks *click.Behaviour,
+	ask func([]evaluate.LoggedList, recommend.Policy) ([]evaluate.PolicyList, error)) ([]evaluate.PolicyList, []string,
+	error) {
+	if p.ByPlace || p.Examination != nil {
+		lists, err := ask(l.Lists, p)
+		return lists, nil, err
+	}
+	type kind struct {
+		surface string
+		placed  bool // all places are known
+	}
+	examined, of := map[kind][]float64{}, map[kind][]int{}
+	blind := 0
+	for n, list := range l.Lists {
+		at := kind{l.Surface[n], len(list.Items) <= recommend.MostPlaces && p.K <= recommend.MostPlaces}
+		for _, item := range list.Items {
+			at.placed = at.placed && item.Place > 0
+		}
+		if of[at] == nil && at.placed {
+			examined[at] = clicks.Surface(at.surface).Examination()
+		}
+		if of[at] = append(of[at], n); examined[at] == nil && len(list.Items) > 1 {
+			blind++
+		}
+	}
+	out := make([]evaluate.PolicyList, len(l.Lists))
+	for at, places := range of {
+		part := make([]evaluate.LoggedList, len(places))
+		for k, n := range places {
+			part[k] = l.Lists[n]
+		}
+		p.Examination = examined[at]
+		lists, err := ask(part, p)
+		if err != nil {
+			return nil, nil, err
+		}
+		for k, n := range places {
+			out[n] = lists[k]
+		}
+	}
+	var warnings []string
+	if blind > 0 {
+		warnings = append(warnings, fmt.Sprintf("how often readers look at the places of %s of %s lists is not known, "+
+			"so that these count alike: too few outcomes were at a place by chance", amount.Text(blind),
+			amount.Text(len(l.Lists))))
+	}
+	return out, warnings, nil
 }

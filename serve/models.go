@@ -43,6 +43,8 @@ type ModelEntry struct {
 	Logged    int     `json:"logged,omitempty" doc:"training pairs with logged exposure"`
 	Note      string  `json:"note,omitempty"`
 	Checks    []Check `json:"checks,omitempty" doc:"validation before deployment"`
+	// Training is how the service trained it; nil of others.
+	Training *ModelTraining `json:"training,omitempty" doc:"in full, or refreshed from its parent"`
 	// Log is how the log was read for it; nil of a model that was not trained by the service.
 	Log *LogReading `json:"log,omitempty" doc:"how the log was read for it"`
 }

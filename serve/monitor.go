@@ -192,6 +192,11 @@ func (w *monitor) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
+		case <-time.After(followPause):
+		}
+		select {
+		case <-ctx.Done():
+			return
 		case <-w.woken:
 		case <-tick.C:
 		}
@@ -282,7 +287,10 @@ func expectedShares(ctx context.Context, e *loadedModel, explore, margin float64
 // saveEvery is the time between two saves of the counts.
 var saveEvery = 10 * time.Second
 
-// follow counts a page of the events that are new, and reports whether there may be more.
+// followPause is the time between two looks at the log while it grows: what came meanwhile is read at once.
+const followPause = 100 * time.Millisecond
+
+// follow counts a page of the events that are new, and reports whether there are more.
 func (w *monitor) follow(ctx context.Context) (more bool, err error) {
 	w.mu.Lock()
 	after := w.Seq
@@ -302,7 +310,7 @@ func (w *monitor) follow(ctx context.Context) (more bool, err error) {
 	}
 	w.dirty = w.dirty || len(page) > 0
 	w.publish()
-	return len(page) > 0, nil
+	return len(page) == store.MaxPage, nil
 }
 
 // count counts one event. w is locked.

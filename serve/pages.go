@@ -53,9 +53,10 @@ type pageSpec struct {
 }
 
 var pageSpecs = map[string]pageSpec{
-	"overview": {link: "/overview"},
-	"start":    {link: "/"},
-	"list":     {link: "/"},
+	"overview": {link: "/"},
+	"data":     {link: "/"},
+	"explore":  {link: "/explore"},
+	"list":     {link: "/explore"},
 	"exposure": {link: "/exposure", script: "exposure", maps: true},
 	"loop":     {link: "/loop", script: "loop", lines: true},
 	"bridges":  {link: "/bridges", script: "bridges", maps: true},
@@ -68,7 +69,7 @@ var pageSpecs = map[string]pageSpec{
 
 // navigation lists the links of the navigation.
 var navigation = []struct{ Path, Name string }{
-	{"/overview", "Overview"}, {"/", "Explore"}, {"/exposure", "Exposure"}, {"/loop", "Loop"},
+	{"/", "Overview"}, {"/explore", "Explore"}, {"/exposure", "Exposure"}, {"/loop", "Loop"},
 	{"/bridges", "Bridges"}, {"/runs", "Runs"}, {"/docs", "API"},
 }
 
@@ -90,7 +91,7 @@ type navLink struct {
 // templateFuncs are the functions of the templates.
 var templateFuncs = template.FuncMap{
 	"percent": percent,
-	"share":   func(x float64) string { return fmt.Sprintf("%.2g%%", 100*x) },
+	"share":   share,
 	"two":     func(x float64) string { return fmt.Sprintf("%.2f", x) },
 	"three":   func(x float64) string { return fmt.Sprintf("%.3g", x) },
 	"count": func(n any) string {
@@ -99,14 +100,17 @@ var templateFuncs = template.FuncMap{
 			return amount.Text(n)
 		case int64:
 			return amount.Text(n)
+		case *int64:
+			return amount.Text(*n)
 		}
 		return fmt.Sprint(n)
 	},
-	"short": func(digest string) string { return fmt.Sprintf("%.8s", digest) },
-	"day":   func(t time.Time) string { return t.Format("2 January 2006, 15:04 MST") },
-	"meter": func(x float64) string { return fmt.Sprintf("%.1f%%", 100*min(max(x, 0), 1)) },
-	"body":  bodyOf,
-	"check": checked,
+	"amount": func(n int, noun string) string { return amount.Of(n, noun) },
+	"short":  func(digest string) string { return fmt.Sprintf("%.8s", digest) },
+	"day":    func(t time.Time) string { return t.Format("2 January 2006, 15:04 MST") },
+	"meter":  func(x float64) string { return fmt.Sprintf("%.1f%%", 100*min(max(x, 0), 1)) },
+	"body":   bodyOf,
+	"check":  checked,
 }
 
 // percent formats a share so that small ones do not round to 0%.
@@ -117,6 +121,14 @@ func percent(x float64) string {
 	default:
 		return fmt.Sprintf("%.0f%%", p)
 	}
+}
+
+// share formats a share with two digits, or three of 100%.
+func share(x float64) string {
+	if p := 100 * x; math.Abs(p) < 10 {
+		return strconv.FormatFloat(p, 'g', 2, 64) + "%"
+	}
+	return fmt.Sprintf("%.0f%%", 100*x)
 }
 
 // bodyOf returns the schema of an operation's body.
@@ -134,12 +146,13 @@ func bodyOf(op *huma.Operation) string {
 // sitePages registers every page.
 func (s *Service) sitePages(mux *http.ServeMux, api huma.API) *site {
 	p := &site{s: s, mux: mux, pages: map[string]*template.Template{}}
-	places := template.FuncMap{"at": s.at, "node": s.nodeAt}
+	places := template.FuncMap{"at": s.at, "node": s.nodeAt, "data": s.dataAt}
 	for name := range pageSpecs {
 		p.pages[name] = template.Must(template.New("frame.html").Funcs(templateFuncs).Funcs(places).ParseFS(pageFiles,
 			"pages/frame.html", "pages/"+name+".html"))
 	}
 	p.overview()
+	p.data()
 	p.explore()
 	p.exposure()
 	p.loop()
@@ -167,7 +180,7 @@ func (s *Service) sitePages(mux *http.ServeMux, api huma.API) *site {
 		}
 		http.SetCookie(w, &http.Cookie{Name: tokenCookie, Value: secret, Path: s.at("/"), HttpOnly: true,
 			SameSite: http.SameSiteStrictMode, Secure: overTLS(r), MaxAge: 12 * 3600})
-		http.Redirect(w, r, s.at("/overview"), http.StatusSeeOther)
+		http.Redirect(w, r, s.at("/"), http.StatusSeeOther)
 	})
 	s.assets(mux)
 	return p
@@ -225,32 +238,61 @@ func (p *site) read(pattern, operation string, do func(http.ResponseWriter, *htt
 	})
 }
 
-// change registers the target of a form. It needs the scope admin, is written to the audit log, and redirects to the
-// page of runs, which says what was done. Forms of other sites are rejected before; see Handler.
-func (p *site) change(pattern, operation string, do func(*http.Request) (did string, err error)) {
-	p.mux.HandleFunc(p.s.route(pattern), func(w http.ResponseWriter, r *http.Request) {
-		callerOf(r.Context()).operation = operation
-		defer p.s.auditCall(w, r, r.URL.Path, false)
-		if refused := p.s.admit(r, ScopeAdmin); refused != nil {
+// pageForm is the target of a form. Calls are written to the audit log. Forms of other sites are rejected before; see
+// Handler.
+type pageForm struct {
+	pattern, operation string
+	scope              Scope
+	do                 func(*http.Request) (to string, err error)      // does it, and says which page says so
+	again              func(http.ResponseWriter, *http.Request, error) // shows what was sent, with the error
+}
+
+// form registers the target of a form. htmx keeps the page with what was typed whatever happens, and is told where to
+// go; without scripts there is a redirect.
+func (p *site) form(f pageForm) {
+	p.mux.HandleFunc(p.s.route(f.pattern), func(w http.ResponseWriter, r *http.Request) {
+		callerOf(r.Context()).operation = f.operation
+		defer p.s.auditCall(w, r, r.URL.Path, f.scope != ScopeAdmin) // what is written is durable by itself
+		if refused := p.s.admit(r, f.scope); refused != nil {
 			p.refuse(w, r, refused)
+			return
+		}
+		leave, refused := p.s.takeForm(w, r)
+		defer leave()
+		if refused != nil {
+			refused.write(w, requestID(r.Context()))
 			return
 		}
 		ctx, cancel := context.WithTimeout(r.Context(), answerTime)
 		defer cancel()
-		did, err := do(r.WithContext(ctx))
-		if err != nil {
-			p.showError(w, r, err)
-			return
+		r = r.WithContext(ctx)
+		to, err := f.do(r)
+		switch {
+		case err != nil:
+			f.again(w, r, err)
+		case r.Header.Get("HX-Request") != "":
+			w.Header().Set("HX-Redirect", p.s.at(to))
+		default:
+			http.Redirect(w, r, p.s.at(to), http.StatusSeeOther)
 		}
-		http.Redirect(w, r, p.s.at("/runs?did=")+did, http.StatusSeeOther)
 	})
 }
 
+// change registers the target of a form of the page of runs, which says what was done.
+func (p *site) change(pattern, operation string, do func(*http.Request) (did string, err error)) {
+	p.form(pageForm{pattern, operation, ScopeAdmin, func(r *http.Request) (string, error) {
+		did, err := do(r)
+		return "/runs?did=" + did, err
+	}, p.showError})
+}
+
 func (p *site) refuse(w http.ResponseWriter, r *http.Request, refused *problem) {
-	switch refused.Status {
-	case http.StatusUnauthorized:
+	switch {
+	case r.Header.Get("HX-Request") != "": // the page stays, and says so
+		refused.write(w, requestID(r.Context()))
+	case refused.Status == http.StatusUnauthorized:
 		http.Redirect(w, r, p.s.at("/login"), http.StatusSeeOther)
-	case http.StatusForbidden:
+	case refused.Status == http.StatusForbidden:
 		p.show(w, r, refused.Status, "error", map[string]string{"Title": refused.Title, "Detail": refused.Detail})
 	default:
 		refused.write(w, requestID(r.Context()))

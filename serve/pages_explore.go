@@ -17,7 +17,7 @@ import (
 // explore registers the pages of search, a node's lists, and the lists for a new text.
 func (p *site) explore() {
 	s := p.s
-	p.read("GET /{$}", "page-start", func(w http.ResponseWriter, r *http.Request) error {
+	p.read("GET /explore", "page-explore", func(w http.ResponseWriter, r *http.Request) error {
 		const most = 20
 		q, field := clean(r.URL.Query().Get("q"), 200), clean(r.URL.Query().Get("field"), 200)
 		g := s.Graph()
@@ -38,7 +38,7 @@ func (p *site) explore() {
 		}
 		content["Found"], content["Model"], content["Loop"] = found, m, s.Loop()
 		content["Verdict"] = verdict(s.live.Load().current.Class())
-		p.show(w, r, http.StatusOK, "start", content)
+		p.show(w, r, http.StatusOK, "explore", content)
 		return nil
 	})
 	p.read("GET /node/{id}", "page-node", func(w http.ResponseWriter, r *http.Request) error {

@@ -26,8 +26,8 @@ func (p *site) runs() {
 	})
 	p.change("POST /runs/jobs", "page-start-job", func(r *http.Request) (string, error) {
 		job, err := s.StartJob(JobRequest{Kind: r.PostFormValue("kind"), Method: r.PostFormValue("method"),
-			TrainOnly: r.PostFormValue("trainOnly") != "", Model: r.PostFormValue("model"),
-			Rule: r.PostFormValue("rule")})
+			TrainOnly: r.PostFormValue("trainOnly") != "", Full: r.PostFormValue("full") != "",
+			Model: r.PostFormValue("model"), Rule: r.PostFormValue("rule")})
 		return "queued&job=" + job.ID, err
 	})
 	p.change("POST /runs/jobs/{id}/cancel", "page-cancel-job", func(r *http.Request) (string, error) {

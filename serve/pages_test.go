@@ -125,7 +125,8 @@ func TestAlarmBanner(t *testing.T) {
 		l := s.Loop()
 		return len(l.Fields) > 0 && l.Fields[0].Low != nil
 	})
-	pages := []string{"/overview", "/", "/node/p7", "/exposure", "/loop", "/bridges", "/runs", "/docs", "/alarm"}
+	pages := []string{"/", "/data", "/data/node?id=p7", "/explore", "/node/p7", "/exposure", "/loop", "/bridges",
+		"/runs", "/docs", "/alarm"}
 	const says = "Readers of A see more of their own"
 	for _, path := range pages {
 		if strings.Contains(c.do("GET", path, nil).Body.String(), says) {
@@ -472,5 +473,16 @@ func TestHeatMapFits(t *testing.T) {
 	slices.SortFunc(names, compareNames)
 	if got := strings.Join(names, ","); got != "books,books 2,segment 9,segment 10" {
 		t.Error(got)
+	}
+}
+
+// Shares are never in exponents.
+func TestShareText(t *testing.T) {
+	t.Parallel()
+	for x, want := range map[float64]string{1: "100%", .996: "100%", .223: "22%", .0547: "5.5%", .000123: "0.012%",
+		0: "0%"} {
+		if got := share(x); got != want {
+			t.Errorf("%v is %s, want %s", x, got, want)
+		}
 	}
 }

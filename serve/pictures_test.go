@@ -31,7 +31,7 @@ var update = flag.Bool("update", false, "take new pictures for docs/figures: go 
 // one sequence.
 func TestPictures(t *testing.T) {
 	if !*update {
-		for _, name := range []string{"explore", "exposure", "loop", "bridges", "runs"} {
+		for _, name := range []string{"overview", "data", "explore", "exposure", "loop", "bridges", "runs"} {
 			info, err := os.Stat("../docs/figures/page-" + name + ".png")
 			if err != nil || info.Size() > 200_000 {
 				t.Errorf("%s: %v; take a new one with -update", name, err)
@@ -66,20 +66,23 @@ func TestPictures(t *testing.T) {
 		}
 	}
 	read(250, "before")
-	// the node of the newest for which exposure hides most, and the first thing that it hides
+	// the node of the newest for which exposure hides most that a naive list does not have, and the first such thing
 	best, hidden := "", 0.
 	for i := n - 300; i < n; i++ {
 		a := c.list(fmt.Sprintf("node=p%d&k=10&compare=true&explore=0",
 			i))
 		gain := 0.
 		for _, item := range a.Items {
-			if item.Hidden && item.Field != a.Field && item.Link > .2 {
+			if item.Hidden && item.Field != a.Field && item.Link > .2 && item.NaiveRank > len(a.Items) {
 				gain += 1 / float64(item.Rank)
 			}
 		}
 		if gain > hidden {
 			best, hidden = a.Source.ID, gain
 		}
+	}
+	if best == "" {
+		t.Fatal("exposure hides nothing")
 	}
 	job, err := s.StartJob(JobRequest{Kind: "retrain", Keep: true})
 	if err != nil {
@@ -140,6 +143,10 @@ func TestPictures(t *testing.T) {
 	look("/runs", "#loss")
 	b.run("down", chromedp.Evaluate("scrollTo(0, 0)", nil))
 	take("runs")
+	look("/data/node?id="+best, "")
+	take("data")
+	look("/", "")
+	take("overview")
 	b.quiet("the pictures")
 }
 

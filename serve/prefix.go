@@ -29,6 +29,9 @@ func (s *Service) at(path string) string { return s.o.Prefix + path }
 // nodeAt returns the path of a node's page.
 func (s *Service) nodeAt(id string) string { return s.at("/node/" + url.PathEscape(id)) }
 
+// dataAt returns the path of the page with a node's data.
+func (s *Service) dataAt(id string) string { return s.at("/data/node?id=" + url.QueryEscape(id)) }
+
 // route adds the prefix to a pattern, such as "GET /docs".
 func (s *Service) route(pattern string) string {
 	method, path, _ := strings.Cut(pattern, " ")

@@ -127,7 +127,7 @@ func TestPrefixInResponses(t *testing.T) {
 		h.ServeHTTP(w, r)
 		return w
 	}
-	if w := post("/recs/login", url.Values{"token": {secret}}); w.Header().Get("Location") != "/recs/overview" ||
+	if w := post("/recs/login", url.Values{"token": {secret}}); w.Header().Get("Location") != "/recs/" ||
 		!strings.Contains(w.Header().Get("Set-Cookie"), "Path=/recs/;") {
 		t.Errorf("entering: %v", w.Header())
 	}

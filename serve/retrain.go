@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"unseen/click"
 	"unseen/evaluate"
@@ -168,11 +169,11 @@ func (s *Service) retrain(ctx context.Context, r JobRequest, report progress.Fun
 		return err
 	}
 	settings.Progress = report
-	result, err := fit.Fit(ctx, data.Problem, settings)
+	from, why, err := s.beginning(r, method, base, totals.Seq)
 	if err != nil {
 		return err
 	}
-	m, err := result.Model()
+	m, training, err := s.learn(ctx, from, why, data, settings)
 	if err != nil {
 		return err
 	}
@@ -194,9 +195,9 @@ func (s *Service) retrain(ctx context.Context, r JobRequest, report progress.Fun
 		return err
 	}
 	entry := ModelEntry{Digest: digest, Method: m.Method, Made: s.o.Now().UTC(), Parent: parent.digest,
-		Seq: totals.Seq, Logged: data.Logged, Note: data.note, Catalogue: base.seq,
-		Log: &LogReading{At: log.at, Counts: log.log.Counts, Clicks: log.clicks}}
-	if entry.Checks, err = s.validate(ctx, next, parent, data); err != nil {
+		Seq: totals.Seq, Logged: data.Logged, Note: data.note + training.note(), Catalogue: base.seq,
+		Training: training, Log: &LogReading{At: log.at, Counts: log.log.Counts, Clicks: log.clicks}}
+	if entry.Checks, err = s.validate(ctx, next, parent, data, training.Refresh); err != nil {
 		return err
 	}
 	passed := !slices.ContainsFunc(entry.Checks, func(c Check) bool { return !c.Passed })
@@ -208,7 +209,7 @@ func (s *Service) retrain(ctx context.Context, r JobRequest, report progress.Fun
 		s.o.Log.Warn("an old copy of the dataset was not removed", "error", err)
 	}
 	update(func(j *Job) {
-		j.Model, j.Checks = digest, entry.Checks
+		j.Model, j.Checks, j.Training = digest, entry.Checks, training
 		j.Deployed, j.Serves = deployed, deployed
 	})
 	if !passed {
@@ -223,18 +224,118 @@ func (s *Service) retrain(ctx context.Context, r JobRequest, report progress.Fun
 
 // settingsOf returns the settings that a model was trained with, with another method if one is given.
 func settingsOf(m model.Model, method string) (fit.Settings, string, error) {
-	var settings fit.Settings
+	settings := fit.Settings{Method: method}
 	if method == "" || method == m.Method {
-		if len(m.Hyperparameters) > 0 {
-			if err := json.Unmarshal(m.Hyperparameters, &settings); err != nil {
-				return settings, "", fmt.Errorf("the settings of the live model are damaged: %w; give a method", err)
-			}
+		var err error
+		if settings, err = fit.SettingsOf(m); err != nil {
+			return settings, "", fmt.Errorf("the live model: %w; give a method", err)
 		}
-		settings.Search = fit.Search{} // its choice is among the settings
 	}
-	settings.Method = cmp.Or(method, settings.Method, m.Method)
 	settings.Seed, settings.Threads = m.Seed, 1
 	return settings, settings.Method, nil
+}
+
+// ModelTraining says how a model was trained: in full, or refreshed from its parent.
+type ModelTraining struct {
+	Kind    string               `json:"kind" enum:"full,refresh" doc:"in full, or refreshed from its parent"`
+	Reason  string               `json:"reason,omitempty" doc:"why it was trained in full"`
+	Refresh *fit.RefreshFindings `json:"refresh,omitempty" doc:"how far it is from the last full training"`
+	// Forgotten are those that the last full training did not learn from. A refresh carries over what that learned.
+	Forgotten int `json:"forgotten,omitempty" doc:"number of forgotten nodes that it did not learn from"`
+}
+
+// Words says it in a sentence.
+func (t *ModelTraining) Words() string {
+	if t.Refresh == nil {
+		return fmt.Sprintf("Trained in full: %s.", t.Reason)
+	}
+	return fmt.Sprintf("Refreshed from the model that was live: refresh %d of the full training of %s, since when "+
+		"%.2g%% of links or events are new.", t.Refresh.Number, t.Refresh.Full.Format(time.DateOnly),
+		100*t.Refresh.NewShare)
+}
+
+// note says it behind what the model learned from.
+func (t *ModelTraining) note() string {
+	if t.Refresh == nil {
+		return ""
+	}
+	return fmt.Sprintf(", refresh %d of the full training", t.Refresh.Number)
+}
+
+// beginning returns the model to refresh, or why a full training is to be: the live one or, where nothing is new since
+// that was trained, the one that it began at, so that a job that is done again ends in the same model.
+func (s *Service) beginning(r JobRequest, method string, base *baseData, seq int64) (from *ModelEntry, why string,
+	err error) {
+	live, err := s.models.find(s.live.Load().current.digest)
+	if err != nil {
+		return nil, "", err
+	}
+	without := 0
+	if live.Training != nil {
+		without = live.Training.Forgotten
+	}
+	repeated := live.Training != nil && live.Seq == seq && live.Catalogue == base.seq
+	switch {
+	case r.Full:
+		return nil, "as requested", nil
+	case method != live.Method:
+		return nil, "the live model has another method", nil
+	case s.Forgotten().Nodes != without:
+		return nil, "somebody was forgotten, from whom the live model learned", nil
+	case repeated && live.Training.Refresh == nil:
+		return nil, live.Training.Reason, nil
+	case repeated:
+		parent, err := s.models.find(live.Parent)
+		if err != nil {
+			return nil, "nothing is new since the live model was refreshed", nil
+		}
+		return &parent, "", nil
+	}
+	return &live, "", nil
+}
+
+// learn refreshes a model, or trains in full where there is none or that is due.
+func (s *Service) learn(ctx context.Context, entry *ModelEntry, why string, data *trainingData,
+	settings fit.Settings) (model.Model, *ModelTraining, error) {
+	none, forgotten := model.Model{}, s.Forgotten().Nodes // retrain drops the model if somebody more is forgotten
+	full := func(reason string) (model.Model, *ModelTraining, error) {
+		s.o.Log.InfoContext(ctx, "training in full", "reason", reason)
+		result, err := fit.Fit(ctx, data.Problem, settings)
+		if err != nil {
+			return none, nil, err
+		}
+		m, err := result.Model()
+		return m, &ModelTraining{Kind: "full", Reason: reason, Forgotten: forgotten}, err
+	}
+	if entry == nil {
+		return full(why)
+	}
+	m, err := s.modelOn(ctx, entry.Digest, data.Problem.Nodes)
+	if ctx.Err() != nil {
+		return none, nil, ctx.Err()
+	}
+	if err != nil {
+		return full("the live model does not know all nodes or fields")
+	}
+	from := fit.Earlier{Model: m, Made: entry.Made}
+	due, err := from.Due(data.Problem)
+	if err == nil && len(due) > 0 {
+		return full(strings.Join(due, "; "))
+	}
+	var result *fit.Result
+	if err == nil {
+		result, err = fit.Refresh(ctx, data.Problem, from, settings)
+	}
+	switch {
+	case errors.Is(err, fit.ErrEarlier), errors.Is(err, fit.ErrDiverged):
+		return full(err.Error())
+	case err != nil:
+		return none, nil, err
+	case result.Findings.Refresh.Due:
+		return full(strings.Join(result.Findings.Refresh.Why, "; "))
+	}
+	m, err = result.Model()
+	return m, &ModelTraining{Kind: "refresh", Refresh: result.Findings.Refresh, Forgotten: forgotten}, err
 }
 
 // promote registers a model and deploys it if serve is set. Requests in progress keep the model they began with.
@@ -314,7 +415,11 @@ const doctorCheck = "doctor"
 
 // validate checks whether a model can be deployed: what the doctor says, whether its lists are valid, and whether it is
 // clearly worse than the live model on pairs that neither has seen.
-func (s *Service) validate(ctx context.Context, next, parent *loadedModel, data *trainingData) ([]Check, error) {
+//
+// The risk of a refresh with a posterior is not compared: it is within half a standard deviation of that, which no
+// held-out pairs can tell, and what corrects a model for judging itself would make it look worse than its parent.
+func (s *Service) validate(ctx context.Context, next, parent *loadedModel, data *trainingData,
+	refresh *fit.RefreshFindings) ([]Check, error) {
 	doctor := Check{Name: doctorCheck, Passed: true, Class: next.Class(),
 		Detail: "the scale of exposure is " + next.Class().Label()}
 	// A model without exposure judges as naive does, so the live model judges it if that has exposure.
@@ -336,13 +441,18 @@ func (s *Service) validate(ctx context.Context, next, parent *loadedModel, data 
 		return nil, err
 	}
 	checks = append(checks, smoke)
+	if post, err := fit.PosteriorOf(next.Model()); err == nil && post != nil && refresh != nil {
+		return append(checks, Check{Name: "panel", Passed: true, Skipped: true, Detail: fmt.Sprintf(
+			"refreshed: ŷ has moved by %.2g standard deviations of its posterior since the last full training",
+			refresh.Relevance)}), nil
+	}
 	if data.Test.Pairs == nil {
 		return append(checks, Check{Name: "panel", Passed: true, Skipped: true,
 			Detail: "no pairs were held out"}), nil
 	}
 	models := map[*loadedModel]model.Model{next: next.Model(), parent: parent.Model()}
 	if parent.base != next.base {
-		if models[parent], err = s.modelOn(ctx, parent, data.Problem.Nodes); err != nil {
+		if models[parent], err = s.modelOn(ctx, parent.digest, data.Problem.Nodes); err != nil {
 			return append(checks, Check{Name: "panel", Passed: true, Skipped: true,
 				Detail: "the live model does not know the nodes that came since it was trained"}), nil
 		}
@@ -378,8 +488,8 @@ func (s *Service) validate(ctx context.Context, next, parent *loadedModel, data 
 }
 
 // modelOn returns a model over other nodes than it was fitted to, which learned factors are not.
-func (s *Service) modelOn(ctx context.Context, e *loadedModel, nodes model.Nodes) (model.Model, error) {
-	fitted, _, err := s.datasets.model(ctx, s.models.path(e.digest))
+func (s *Service) modelOn(ctx context.Context, digest string, nodes model.Nodes) (model.Model, error) {
+	fitted, _, err := s.datasets.model(ctx, s.models.path(digest))
 	if err != nil {
 		return model.Model{}, err
 	}

@@ -705,9 +705,11 @@ func TestPages(t *testing.T) {
 	h := s.Handler()
 	c := client{t: t, h: h}
 	for path, has := range map[string]string{
-		"/": "nodes in 3 fields", "/?q=p17": "p17", "/node/p100": "as if everything had been shown",
-		"/docs":            "/api/v1/recommendations",
-		"/?q=%3Cscript%3E": "&lt;script&gt;", "/assets/style.css": "var(--text)", "/assets/palette.css": "--text:",
+		"/": "lists per second", "/explore": "nodes in 3 fields", "/explore?q=p17": "p17",
+		"/node/p100":              "as if everything had been shown",
+		"/docs":                   "/api/v1/recommendations",
+		"/explore?q=%3Cscript%3E": "&lt;script&gt;",
+		"/assets/style.css":       "var(--text)", "/assets/palette.css": "--text:",
 		"/exposure": "Chance of being shown, by field", "/loop": "Nothing was logged yet",
 		"/bridges": "Largest gaps", "/runs": "A/B test",
 		"/node/p100?diversity=0.5&k=5&from=1990": "diversity 0.50",
@@ -1176,7 +1178,7 @@ func TestClearlyWorseModels(t *testing.T) {
 		next, parent *loadedModel
 		passes       bool
 	}{{serves, serves, true}, {worse, serves, false}, {serves, worse, true}} {
-		checks, err := s.validate(ctx, c.next, c.parent, l)
+		checks, err := s.validate(ctx, c.next, c.parent, l, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -1189,7 +1191,7 @@ func TestClearlyWorseModels(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	checks, err := s.validate(ctx, naive, serves, l)
+	checks, err := s.validate(ctx, naive, serves, l, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -291,6 +291,7 @@ func Open(ctx context.Context, o Options) (_ *Service, err error) {
 	if _, err := s.adopt(ctx, nil); err != nil { // of nodes that came with another dataset, or before a crash
 		o.Log.Warn("events that waited for their nodes still wait", "error", err)
 	}
+	s.traffic.start = o.Now()
 	s.startBackground()
 	s.ready.Store(true)
 	return s, nil
@@ -320,6 +321,7 @@ func (s *Service) openNodes(ctx context.Context) error {
 // startBackground starts everything that runs until Close.
 func (s *Service) startBackground() {
 	s.bridgeCache.wanted, s.bridgeCache.changed = make(chan struct{}, 1), make(chan struct{})
+	s.bridgeCache.want()
 	s.done.Go(func() { s.monitor.run(s.life) })
 	s.done.Go(func() { s.findBridges(s.life) })
 	s.done.Go(func() { s.runEraser(s.life) })

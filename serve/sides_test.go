@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"net/http/httptest"
 	"net/url"
 	"slices"
 	"strings"
@@ -96,7 +97,7 @@ func TestShop(t *testing.T) {
 	}
 	for path, has := range map[string]string{"/node/" + url.PathEscape(item): "Who links to it",
 		"/exposure": fmt.Sprintf(`"rows":[%q,%q],"columns":[%q],"turned":true`, m.TargetFields[0],
-			m.TargetFields[1], m.SourceFields[0]), "/": person[:1], "/bridges": m.TargetFields[0],
+			m.TargetFields[1], m.SourceFields[0]), "/explore": person[:1], "/bridges": m.TargetFields[0],
 		"/loop": "most links of their field go to"} {
 		if w := c.do("GET", path, nil); w.Code != 200 || !strings.Contains(w.Body.String(), has) {
 			t.Errorf("%s: %d, without %q", path, w.Code, has)
@@ -182,6 +183,72 @@ func TestShopForNewPeople(t *testing.T) {
 		"source only": {History: []string{person}}, "or text is required": {History: []string{item}, Node: person}} {
 		if w := c.do("POST", path, r); w.Code < 400 || w.Code >= 500 || !strings.Contains(w.Body.String(), says) {
 			t.Errorf("%+v: %d %s", r, w.Code, w.Body)
+		}
+	}
+}
+
+// Of people and items the data pages show and change what there is; links that a change leaves keep their times.
+func TestDataOfShop(t *testing.T) {
+	t.Parallel()
+	s, g := shop(t, "naive")
+	c := client{t: t, h: s.Handler()}
+	d := dataForms{t: t, s: s, h: c.h}
+	send := func(path string, form url.Values) *httptest.ResponseRecorder {
+		r := fromHere(httptest.NewRequest("POST", path, strings.NewReader(form.Encode())))
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		w := httptest.NewRecorder()
+		c.h.ServeHTTP(w, r)
+		return w
+	}
+	i := g.Sources()[3]
+	person, item := g.ID(i), g.ID(g.Targets()[0])
+	for id, says := range map[string][]string{person: {"it gets lists and is in none", "History", "See its lists"},
+		item: {"Lists can have it", "Linked from", "Links cannot be changed here: it is a target"}} {
+		body := c.do("GET", "/data/node?id="+url.QueryEscape(id), nil).Body.String()
+		for _, one := range says {
+			if !strings.Contains(body, one) {
+				t.Errorf("%s: the page does not say %q", id, one)
+			}
+		}
+		if w := send("/data/save", d.form(id)); !strings.Contains(w.Header().Get("Location"), "did=same") {
+			t.Errorf("%s: %d %v %s", id, w.Code, w.Header(), w.Body)
+		}
+	}
+	if body := c.do("GET", "/data", nil).Body.String(); !strings.Contains(body, "source: gets lists") ||
+		strings.Contains(body, "target: is in lists") {
+		t.Error("an item, which needs a vector, can be added, or a person cannot")
+	}
+	if w := send("/data/add", url.Values{"id": {"new"}, "role": {"source"}, "links": {item}}); w.Code != 303 {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	other := ""
+	for _, j := range g.Targets() {
+		if !slices.Contains(g.Out(i), j) {
+			other = g.ID(j)
+		}
+	}
+	form := d.form(person)
+	form.Set("links", form.Get("links")+"\r\n"+other)
+	if w := send("/data/save", form); !strings.Contains(w.Header().Get("Location"), "did=saved") {
+		t.Fatalf("%d %s", w.Code, w.Body)
+	}
+	content, err := s.withChanges(t.Context(), s.datasets.newest(), s.catalogue.state.Load())
+	if err != nil {
+		t.Fatal(err)
+	}
+	after := content.Graph
+	for k, j := range g.Out(i) {
+		at, dated := linkTime(after, i, j)
+		if want := g.OutTimes(i)[k]; !dated || at != want {
+			t.Errorf("the link to %s was made at %d, is %d after another was added", g.ID(j), want, at)
+		}
+	}
+	if len(after.Out(i)) != len(g.Out(i))+1 {
+		t.Errorf("%d links, then %d", len(g.Out(i)), len(after.Out(i)))
+	}
+	for _, link := range want[NodeDetail](c, 200, "GET", "/api/v1/nodes/"+url.PathEscape(person), nil).LinksTo {
+		if (link.LinkedAt == "") != (link.ID == other) {
+			t.Errorf("the link to %s was made on %q", link.ID, link.LinkedAt)
 		}
 	}
 }

@@ -273,14 +273,20 @@ func addLinks(b *graph.Builder, g *graph.Graph, nodes []*catalogueNode, index ma
 			}
 			continue
 		}
-		when := int64(graph.NoTime)
+		fresh := int64(graph.NoTime)
 		if g.HasLinkTimes() && !n.Time.IsZero() {
-			when = n.Time.Unix()
+			fresh = n.Time.Unix()
 		}
 		for _, id := range n.Links {
 			j, ok := find(id)
 			if !ok || j == i || role(i) == graph.TargetOnly || role(j) == graph.SourceOnly {
 				continue
+			}
+			when := fresh
+			if at < g.Len() {
+				if old, ok := linkTime(g, i, j); ok { // the change leaves this link as it is
+					when = old
+				}
 			}
 			if err := b.AddLinkAt(i, j, when); err != nil {
 				return err
@@ -288,6 +294,16 @@ func addLinks(b *graph.Builder, g *graph.Graph, nodes []*catalogueNode, index ma
 		}
 	}
 	return nil
+}
+
+// linkTime returns when a link of a graph was made, and false of one without a time.
+func linkTime(g *graph.Graph, i, j int32) (int64, bool) {
+	times := g.OutTimes(i)
+	k, linked := slices.BinarySearch(g.Out(i), j)
+	if !linked || times == nil || times[k] == graph.NoTime {
+		return 0, false
+	}
+	return times[k], true
 }
 
 // withVectors gives a graph the vectors of an older one, and those of changed and new nodes.

@@ -12,7 +12,8 @@ import (
 	"unseen/internal/racetest"
 )
 
-// A client that a generator made of the OpenAPI document drives the service from the first list to a rollback.
+// A client that a generator made of the OpenAPI document drives the service from the first list by way of a training
+// that deploys its model and an A/B test to a rollback.
 func TestGeneratedClient(t *testing.T) {
 	t.Parallel()
 	racetest.Skip(t, "TestABTest sends such requests")
@@ -24,7 +25,9 @@ func TestGeneratedClient(t *testing.T) {
 		t.Skipf("%s lacks openapi-python-client; set UNSEEN_PYTHON to one that has it", python)
 	}
 	withAll, secrets := withTokens(t)
-	s := open(t, withAll, func(o *Options) { o.Prefix = "/recs" })
+	s := open(t, withAll, func(o *Options) { // clicks are not waited for
+		o.Prefix, o.Clicks.Window, o.Clicks.LinkWindow = "/recs", -1, -1
+	})
 	server := httptest.NewServer(s.Handler())
 	defer server.Close()
 	folder := t.TempDir()

@@ -27,8 +27,11 @@ func (s *Service) value(ctx context.Context, r JobRequest, report progress.Func,
 	total, unknown := len(logged.Lists), logged.Known()
 	report(progress.Event{Phase: "comparing lists"})
 	rule := recommend.Rule(r.Rule)
-	lists, err := e.PolicyLists(ctx, logged.Lists, recommend.Policy{Rule: rule, Explore: s.o.Explore,
-		Exclude: s.forgotten.nodes(), Threads: 1})
+	lists, warnings, err := logged.Ask(recommend.Policy{Rule: rule, Explore: s.o.Explore,
+		Exclude: s.forgotten.nodes(), Threads: 1}, logged.Behaviour(s.o.Clicks.Given),
+		func(lists []evaluate.LoggedList, p recommend.Policy) ([]evaluate.PolicyList, error) {
+			return e.PolicyLists(ctx, lists, p)
+		})
 	if err != nil {
 		return err
 	}
@@ -47,6 +50,9 @@ func (s *Service) value(ctx context.Context, r JobRequest, report progress.Func,
 	}
 	if err != nil {
 		return err
+	}
+	if v.Reason == "" {
+		v.Warnings = append(v.Warnings, warnings...)
 	}
 	if unknown > 0 {
 		v.Warnings = append(v.Warnings, fmt.Sprintf("%s of %s lists have items of unknown probability and are left out",

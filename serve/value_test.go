@@ -3,11 +3,14 @@ package serve
 import (
 	"fmt"
 	"html"
+	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
 	"unseen/evaluate"
+	"unseen/recommend"
 	"unseen/serve/store"
 )
 
@@ -143,5 +146,92 @@ func TestValueRefusesRules(t *testing.T) {
 	c := client{t: t, h: s.Handler()}
 	if w := c.do("POST", "/api/v1/jobs", JobRequest{Kind: "value", Rule: "luck"}); w.Code != 422 {
 		t.Errorf("%d: %s", w.Code, w.Body)
+	}
+}
+
+// logPlaces logs lists of five of the twenty best items of every node, the worst of them first but in a third of the
+// lists, which are in any order. Readers look at place p with chance 1/p. It returns what the five best are worth, the
+// best first.
+func logPlaces(t *testing.T, s *Service, rounds int) (truth float64) {
+	t.Helper()
+	const k, of, nodes, shuffled = 5, 20, 240, 1. / 3
+	rng := rand.New(rand.NewPCG(6, 1))
+	wants := func(item recommend.Item) float64 { return .05 + .9*item.Link }
+	for i := range nodes {
+		a, err := s.Recommend(t.Context(), RecommendRequest{Node: fmt.Sprint("p", i), K: of, Explore: new(float64)})
+		if err != nil || len(a.Items) != of {
+			t.Fatalf("%v: %+v", err, a)
+		}
+		for place, item := range a.Items[:k] {
+			truth += wants(item) / float64(place+1) / (nodes * k)
+		}
+		for round := range rounds {
+			chosen := rng.Perm(of)[:k]
+			slices.SortFunc(chosen, func(a, b int) int { return b - a })
+			ranked := slices.Clone(chosen)
+			if rng.Float64() < shuffled {
+				rng.Shuffle(k, func(a, b int) { chosen[a], chosen[b] = chosen[b], chosen[a] })
+			}
+			var events []store.LogEvent
+			list := fmt.Sprint(i, "/", round)
+			for place, at := range chosen {
+				e := store.LogEvent{ID: fmt.Sprint(list, "/", at), Kind: store.Shown, Source: fmt.Sprint("p", i),
+					Target: a.Items[at].ID, List: list, Position: place + 1, Surface: "home",
+					Probability: float64(k) / of, Placed: shuffled / k}
+				if ranked[place] == at {
+					e.Placed += 1 - shuffled
+				}
+				if events = append(events, e); rng.Float64()*float64(place+1) < wants(a.Items[at]) {
+					e.ID, e.Kind = e.ID+"!", store.Clicked
+					events = append(events, e)
+				}
+			}
+			if _, err := s.AppendEvents(t.Context(), events); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return truth
+}
+
+// What chance has placed tells the service how often places are looked at, so that it values a policy rightly that has
+// items at other places than the log had; places that count alike would give another value.
+func TestValueOfPlaces(t *testing.T) {
+	t.Parallel()
+	s := open(t, func(o *Options) { o.Explore = -1 })
+	truth := logPlaces(t, s, 8)
+	job, err := s.StartJob(JobRequest{Kind: "value"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if job, err = s.WaitJob(t.Context(), job.ID); err != nil || job.Value == nil || job.Value.Reason != "" {
+		t.Fatalf("%v: %+v", err, job)
+	}
+	logged, err := ReadLists(t.Context(), s.events, s.Graph(), s.listReading(s.Graph(), nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lists, err := s.live.Load().current.PolicyLists(t.Context(), logged.Lists, recommend.Policy{Explore: s.o.Explore,
+		Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	alike, err := evaluate.ValuePolicy(lists)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range job.Value.Estimates {
+		wrong, _ := alike.Estimate(e.Name)
+		t.Logf("%s: %.4f ± %.4f, in truth %.4f; %.4f if places are alike", e.Name, e.Estimate, e.StandardError, truth,
+			wrong.Estimate)
+		if math.Abs(e.Estimate-truth) > 3*e.StandardError {
+			t.Errorf("%s: %.4f ± %.4f, in truth %.4f", e.Name, e.Estimate, e.StandardError, truth)
+		}
+		if math.Abs(wrong.Estimate-truth) < 4*wrong.StandardError {
+			t.Errorf("%s is no worse where places are alike: %.4f ± %.4f", e.Name, wrong.Estimate, wrong.StandardError)
+		}
+	}
+	if len(job.Value.Warnings) > 0 {
+		t.Error(job.Value.Warnings)
 	}
 }

@@ -51,12 +51,12 @@ func TestOnlyWhatWasCheckedIsGreen(t *testing.T) {
 			h := client{t: t, h: s.Handler()}
 			said := fmt.Sprintf(`<span class="badge %s"><span aria-hidden="true">%s</span> %s</span>`, c.want.Tone,
 				c.want.Sign, c.want.Text)
-			for _, page := range []string{"/", "/exposure", "/runs"} {
+			for _, page := range []string{"/", "/explore", "/exposure", "/runs"} {
 				if body := h.do("GET", page, nil).Body.String(); !strings.Contains(body, said) {
 					t.Errorf("%s does not say %s", page, said)
 				}
 			}
-			for _, page := range []string{"/", "/exposure", "/bridges"} {
+			for _, page := range []string{"/explore", "/exposure", "/bridges"} {
 				body := h.do("GET", page, nil).Body.String()
 				if strings.Contains(body, `class="badge good"`) != (name == "identified") && page != "/bridges" ||
 					name != "identified" && strings.Contains(body, "✓") {

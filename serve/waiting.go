@@ -221,6 +221,13 @@ func (w *waitingEvents) count() int {
 	return len(w.events)
 }
 
+// countOf returns how many events about an id wait.
+func (w *waitingEvents) countOf(id string) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.about[id]
+}
+
 // EventResult counts the events of one request: Stored + Duplicate + Spooled + Forgotten + Waiting is their number.
 type EventResult struct {
 	store.Result

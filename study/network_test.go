@@ -138,7 +138,7 @@ func TestNetworkOptions(t *testing.T) {
 	for _, s := range all {
 		names = append(names, s.Name)
 	}
-	if got := strings.Join(names, " "); got != "table3 table4 certificate" {
+	if got := strings.Join(names, " "); got != "table3 table4 refresh certificate" {
 		t.Errorf("of all, two networks without a log can do %s", got)
 	}
 	all, err = runnable(All(), []string{"all"}, Options{})

@@ -44,6 +44,7 @@ var policyKinds = []policyKind{
 	{name: "readers", base: -1.5, sharp: 1.5, places: 1, readers: true, promised: true, times: 2},
 	{name: "nearly deterministic", base: -1.5, greedy: .8, places: 1, promised: true, times: 1},
 	{name: "heavy weights", base: -1.5, heavy: true, places: 1, promised: true, times: 4},
+	{name: "heavy weights, rare outcomes", base: -5.5, heavy: true, places: 1, promised: true, times: 16},
 	{name: "no support", base: -1.5, greedy: 1, places: 1, times: 1},
 }
 
@@ -109,12 +110,13 @@ func runPolicy(ctx context.Context, l *lab) (*Result, error) {
 	}
 	return &Result{Rows: rows, Setting: []string{
 		fmt.Sprintf("%s logs of each kind, each of a world of its own: %d kinds of contexts, %d items, the outcome "+
-			"of each pair with a probability of its own. A log has %d to %s lists, twice that of readers and four "+
-			"times that of rare propensities and heavy weights; %s.", amount.Text(len(l.Seeds)*logs), policyTypes,
+			"of each pair with a probability of its own. A log has %d to %s lists, twice that of readers, four times "+
+			"that of rare propensities and heavy weights, and sixteen times that where outcomes are rare as well; %s.",
+			amount.Text(len(l.Seeds)*logs), policyTypes,
 			policyItems, fewestPolicyLists, amount.Text(fewestPolicyLists*mostMore), seedList(l.Seeds)),
-		fmt.Sprintf("Refused: the log says as much as fewer than %d contexts would, or lacks support. Intervals are "+
-			"of 95%%, with contexts as independent units; the truth is the mean over all contexts, not over those of "+
-			"the log.", evaluate.FewestEffective),
+		fmt.Sprintf("Refused: the log says as much as fewer than %d contexts or %d outcomes would, or lacks support. "+
+			"Intervals are of 95%%, with contexts as independent units; the truth is the mean over all contexts, not "+
+			"over those of the log.", evaluate.FewestEffective, evaluate.FewestOutcomes),
 	}, Tables: []figure.Table{policyTable(rows)}, Claims: policyClaims(rows)}, nil
 }
 

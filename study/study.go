@@ -26,6 +26,7 @@ type Study struct {
 	Title string
 
 	planted bool // it can run on worlds that are planted on a network
+	either  bool // it can run on worlds, or on networks as they are
 	real    bool // it is about real networks, and needs at least one
 	logged  bool // it needs networks with logged exposure
 	shown   bool // it needs sets of shown pairs
@@ -36,7 +37,7 @@ type Study struct {
 // All returns the studies in the order in which "all" runs them.
 func All() []Study {
 	return []Study{table1, quality, balance, table2, table3, table4, figure1, figure2, theory, bound, robust,
-		exploration, doctor, prescription, certificate, clicks, exposed, policy}
+		exploration, refresh, doctor, prescription, certificate, clicks, exposed, policy}
 }
 
 // Lookup returns the studies with these names, each once, in the order of All. The name "all" means all of them.
@@ -215,7 +216,7 @@ func runnable(chosen []Study, names []string, o Options) ([]Study, error) {
 			why = "needs a network; give the folder of a dataset"
 		case s.logged && !logged:
 			why = "needs a network whose exposures are logged; add exposures.parquet to the dataset"
-		case !s.real && !s.planted && !s.shown && len(o.Networks) > 0:
+		case !s.real && !s.planted && !s.shown && !s.either && len(o.Networks) > 0:
 			why = "needs generated worlds; on data of your own there is " + strings.Join(onNetworks(), ", ")
 		case s.planted && len(o.Networks) > 1:
 			why = "plants truths on one network; give only one"
@@ -233,7 +234,7 @@ func runnable(chosen []Study, names []string, o Options) ([]Study, error) {
 // onNetworks names the studies that can use a network.
 func onNetworks() (names []string) {
 	for _, s := range All() {
-		if s.planted || s.real {
+		if s.planted || s.real || s.either {
 			names = append(names, s.Name)
 		}
 	}

@@ -172,7 +172,7 @@ func runDial(ctx context.Context, f dialFlags, t *display) (*recommend.Dial, err
 	}
 	var sweeps []*recommend.Sweep
 	sweep := func(m model.Model, name string, lambda *float64, settings []recommend.DialSetting) error {
-		r, err := recommend.New(g, m, recommend.Options{Threads: f.threads,
+		r, err := recommend.New(g, m, recommend.Options{Threads: f.threads, Sketched: true,
 			Engine: engine.CPU{Threads: f.threads}})
 		if err != nil {
 			return err

@@ -50,8 +50,9 @@ with the columns context, item, place, probability and outcome, and optionally
 list. The policy is a model, popular, uniform, or column:NAME for probabilities
 in the table, which needs no DATASET. It explores like unseen serve. A log can
 say nothing of what it could not show, and too little below 100 effective
-contexts: then the reason is printed. A model that has learned from the log
-looks better than it is; value it by a later one.`
+contexts or 20 effective outcomes: then the reason is printed. A model that has learned from the log
+looks better than it is; value it by a later one. How often readers look at a
+place is learned from the lists of an event log that are in any order.`
 
 func (f *policyFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
@@ -60,7 +61,7 @@ func (f *policyFlags) register(cmd *cobra.Command) {
 	flags.IntVar(&f.k, "k", 0, "items of the policy's lists (default: as in the log)")
 	flags.Float64Var(&f.explore, "explore", .1, "share of places that the policy draws")
 	flags.BoolVar(&f.linked, "linked", false, "the policy shows linked items too")
-	flags.Float64SliceVar(&f.examination, "examination", nil, "`chances` that readers look at places 1, 2, …")
+	flags.Float64SliceVar(&f.examination, "examination", nil, "`chances` that readers look at places 1, 2, … (learned)")
 	flags.Lookup("examination").DefValue = ""
 	flags.StringVar(&f.probability, "probability", "", "in the log: of the item in the `list` or at its place")
 	completeFlags(cmd, map[string][]string{"probability": {"list", "place"}}, "k", "explore", "examination")
@@ -194,30 +195,35 @@ func (p *policyFlags) policyLists(ctx context.Context, data string, threads int,
 		g = r.Graph()
 	}
 	t.say("reading %s", p.log)
-	logged, by, warnings, err := p.read(ctx, g, t)
-	if err != nil {
-		return nil, "", nil, err
+	ask := func(lists []evaluate.LoggedList, policy recommend.Policy) ([]evaluate.PolicyList, error) {
+		if r == nil {
+			return recommend.RulePolicyLists(ctx, g, lists, policy)
+		}
+		return r.PolicyLists(ctx, lists, policy)
 	}
-	policy := recommend.Policy{Rule: rule, K: p.k, Explore: p.explore, Linked: p.linked, ByPlace: by == "place",
-		Examination: p.examination, Threads: threads}
-	if r == nil {
-		lists, err = recommend.RulePolicyLists(ctx, g, logged, policy)
-	} else {
-		lists, err = r.PolicyLists(ctx, logged, policy)
-	}
-	return lists, by, warnings, err
-}
-
-// read reads the lists of a log, and whether its probabilities are of items in a list or at their place.
-func (p *policyFlags) read(ctx context.Context, g *graph.Graph, t *display) (lists []evaluate.LoggedList, by string,
-	warnings []string, err error) {
+	policy := recommend.Policy{Rule: rule, K: p.k, Explore: p.explore, Linked: p.linked, Examination: p.examination,
+		Threads: threads}
 	path, is, err := eventLog(p.log)
 	if err != nil {
 		return nil, "", nil, err
 	}
-	if !is {
-		return p.readTable(ctx, g, t)
+	if is {
+		return p.eventLists(ctx, path, g, policy, ask)
 	}
+	logged, by, warnings, err := p.readTable(ctx, g, t)
+	if err != nil {
+		return nil, "", nil, err
+	}
+	policy.ByPlace = by == "place"
+	lists, err = ask(logged, policy)
+	return lists, by, warnings, err
+}
+
+// eventLists asks a policy about the lists of an event log. How often readers look at places is learned from what
+// chance has placed, unless that is given.
+func (p *policyFlags) eventLists(ctx context.Context, path string, g *graph.Graph, policy recommend.Policy,
+	ask func([]evaluate.LoggedList, recommend.Policy) ([]evaluate.PolicyList, error)) (lists []evaluate.PolicyList,
+	by string, warnings []string, err error) {
 	log, err := store.Open(ctx, path, store.Options{})
 	if err != nil {
 		return nil, "", nil, err
@@ -227,8 +233,9 @@ func (p *policyFlags) read(ctx context.Context, g *graph.Graph, t *display) (lis
 	if err != nil {
 		return nil, "", nil, err
 	}
+	behaviour := read.Behaviour(nil)
 	if by = "list"; p.probability == "place" {
-		by = p.probability
+		by, policy.ByPlace = p.probability, true
 		read.ByPlace()
 	}
 	total := len(read.Lists)
@@ -244,7 +251,8 @@ func (p *policyFlags) read(ctx context.Context, g *graph.Graph, t *display) (lis
 		warnings = append(warnings, fmt.Sprintf("the log has more than %s lists; the later ones are left out",
 			amount.Text(len(read.Lists))))
 	}
-	return read.Lists, by, warnings, nil
+	lists, doubts, err := read.Ask(policy, behaviour, ask)
+	return lists, by, append(warnings, doubts...), err
 }
 
 // eventLog returns the path of the event log, if the path is one or a folder with one.

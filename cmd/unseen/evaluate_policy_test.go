@@ -3,9 +3,11 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -131,12 +133,9 @@ func TestEvaluatePolicyByColumn(t *testing.T) {
 	}
 }
 
-// The log of a service, by a model that explores a lot, says that the same model is better when it explores less.
-func TestEvaluatePolicyByEvents(t *testing.T) {
-	t.Parallel()
-	dir := papers(t, 3)
-	folder := t.TempDir()
-	path := filepath.Join(folder, "model.safetensors")
+// loggedBy fits a naive model and has lists of it logged beside it.
+func loggedBy(t *testing.T, dir, path string, show func(*recommend.Recommender, store.Store)) {
+	t.Helper()
 	well(t, "fit", dir, "--method", "naive", "--doctor", "quick", "--quiet", "-o", path)
 	n, err := network.Open(t.Context(), dir, dataset.OpenOptions{})
 	if err != nil {
@@ -151,14 +150,23 @@ func TestEvaluatePolicyByEvents(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	log, err := store.Open(t.Context(), filepath.Join(folder, "events.db"), store.Options{})
+	log, err := store.Open(t.Context(), filepath.Join(filepath.Dir(path), "events.db"), store.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	table := logLists(t, r, log)
+	show(r, log)
 	if err := log.Close(); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// The log of a service, by a model that explores a lot, says that the same model is better when it explores less.
+func TestEvaluatePolicyByEvents(t *testing.T) {
+	t.Parallel()
+	dir, folder := papers(t, 3), t.TempDir()
+	path := filepath.Join(folder, "model.safetensors")
+	var table string
+	loggedBy(t, dir, path, func(r *recommend.Recommender, log store.Store) { table = logLists(t, r, log) })
 	v := valued(t, dir, "--log", folder, "--policy", path)
 	if v.Verdict != "better" || v.Lists != 1200 || v.Contexts != 390 || v.Items != 4800 || v.Probability != "list" ||
 		v.Support < .9 || v.Support > 1.1 {
@@ -166,7 +174,8 @@ func TestEvaluatePolicyByEvents(t *testing.T) {
 	}
 	all := strings.Join(v.Warnings, "\n")
 	if !strings.Contains(all, "1 of 1,201 lists have items of unknown probability") ||
-		!strings.Contains(all, "1 event names no source") {
+		!strings.Contains(all, "1 event names no source") ||
+		!strings.Contains(all, "how often readers look at the places of 1,200 of 1,200 lists is not known") {
 		t.Errorf("warnings: %q", v.Warnings)
 	}
 	// the same log as a table
@@ -189,6 +198,72 @@ func TestEvaluatePolicyByEvents(t *testing.T) {
 			t.Errorf("%s: %+v", rule, v)
 		}
 	}
+}
+
+// How often readers look at places is learned from lists in any order, and the value of a policy that has the best
+// first, where the log has them last, is right with it; where places count alike it is not.
+func TestEvaluatePolicyLearnsPlaces(t *testing.T) {
+	t.Parallel()
+	dir, folder := papers(t, 3), t.TempDir()
+	path := filepath.Join(folder, "model.safetensors")
+	var truth float64
+	loggedBy(t, dir, path, func(r *recommend.Recommender, log store.Store) { truth = logReversed(t, r, log) })
+	of := func(flags ...string) (value, error float64) {
+		v := valued(t, append([]string{dir, "--log", folder, "--policy", path, "--explore", "0"}, flags...)...)
+		if len(v.Estimates) != 3 {
+			t.Fatalf("%+v", v)
+		}
+		e := v.Estimates[2]
+		return e.Estimate, (e.Upper - e.Lower) / 4
+	}
+	learned, unsure := of()
+	alike, sure := of("--examination", "1")
+	t.Logf("%.3f ± %.3f, in truth %.3f; %.3f ± %.3f if places are alike", learned, unsure, truth, alike, sure)
+	if math.Abs(learned-truth) > 3*unsure || math.Abs(alike-truth) < 4*sure {
+		t.Errorf("%v with what was learned of places, %v without, in truth %v", learned, alike, truth)
+	}
+}
+
+// logReversed logs lists of two of the eight best items, the better last but in half of the lists, to readers who look
+// at every first item and one second item in four. It returns what the two best are worth, the best first.
+func logReversed(t *testing.T, r *recommend.Recommender, log store.Store) (truth float64) {
+	t.Helper()
+	const sources, rounds, look = 390, 6, .25
+	rng := rand.New(rand.NewPCG(3, 4))
+	for i := range int32(sources) {
+		best, err := r.Top(t.Context(), recommend.Query{Source: r.Node(i), K: 8})
+		if err != nil || len(best.Items) != 8 {
+			t.Fatalf("%v: %+v", err, best)
+		}
+		wants := func(at int) float64 { return .7 - .08*float64(at) }
+		truth += (wants(0) + look*wants(1)) / (2 * sources)
+		for round := range rounds {
+			chosen := rng.Perm(8)[:2]
+			placed := .25
+			if rng.Float64() < .5 {
+				slices.SortFunc(chosen, func(a, b int) int { return b - a })
+			}
+			if chosen[0] > chosen[1] {
+				placed = .75
+			}
+			var events []store.LogEvent
+			for place, at := range chosen {
+				e := store.LogEvent{ID: fmt.Sprintf("%d.%d.%d", i, round, at), Kind: store.Shown,
+					Source: r.Graph().ID(i), Target: best.Items[at].ID, List: fmt.Sprintf("%d.%d", i, round),
+					Position: place + 1, Probability: .25, Placed: placed}
+				events = append(events, e)
+				if chance := wants(at); place == 0 && rng.Float64() < chance ||
+					place == 1 && rng.Float64() < look*chance {
+					e.ID, e.Kind = e.ID+"c", store.Clicked
+					events = append(events, e)
+				}
+			}
+			if _, err := log.Append(t.Context(), events); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return truth
 }
 
 // logLists logs 1,200 lists by a model that explores much, and two that cannot be used, and returns them as a table.

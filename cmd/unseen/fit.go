@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -23,6 +24,7 @@ import (
 	"unseen/internal/amount"
 	"unseen/internal/atomicfile"
 	"unseen/model"
+	"unseen/network"
 	"unseen/recommend"
 	"unseen/risk"
 	"unseen/sample"
@@ -58,10 +60,15 @@ type fitFlags struct {
 
 	data    string // a dataset; "" for a generated world
 	drawing drawingFlags
+	refresh string // a model to begin at
 
 	output, checkpoint    string
 	resume, quiet, asJSON bool
 }
+
+// learnFlags say how to learn, which a refresh has from its model.
+var learnFlags = []string{"method", "preset", "link", "propensity", "optimiser", "search", "search-points", "doctor",
+	"replicates", "exposure", "anchor", "starts", "seed", "certify"}
 
 // worldFlags are those that only a generated world takes.
 var worldFlags = []string{"world", "violate", "nodes", "dim", "fields", "random-fields", "pairs", "logged"}
@@ -74,6 +81,7 @@ func newFit() *cobra.Command {
 		Long:  fitHelp(),
 		Example: `  unseen fit
   unseen fit papers -o model.safetensors
+  unseen fit papers --refresh model.safetensors -o new.safetensors
   unseen fit papers --validation-from 2020-01-01 --test-from 2021-01-01
   unseen fit friends --split random --fields-by links:50
   unseen fit --method naive --json
@@ -95,10 +103,10 @@ func newFit() *cobra.Command {
 					return usagef("--%s %s", name, why)
 				}
 			}
-			return nil
+			return f.checkRefresh(cmd)
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			for _, name := range []string{"output", "checkpoint"} {
+			for _, name := range []string{"output", "checkpoint", "refresh"} {
 				// as an unset variable of a script leaves it: hours of training would go nowhere
 				if flag := cmd.Flags().Lookup(name); flag.Changed && flag.Value.String() == "" {
 					return usagef("--%s is empty; give a path, or leave it out", name)
@@ -147,6 +155,7 @@ func (f *fitFlags) register(cmd *cobra.Command) {
 	flags.IntVar(&f.pairs, "pairs", 20_000, "pairs to learn from")
 	flags.Float64Var(&f.logged, "logged", 0, "share of pairs whose exposure is logged")
 	flags.IntVar(&f.certify, "certify", 0, "also plant this many known truths and fit each")
+	flags.StringVar(&f.refresh, "refresh", "", "begin at this `model`: few links are new")
 	flags.StringVarP(&f.output, "output", "o", "", "save the model here")
 	flags.StringVar(&f.checkpoint, "checkpoint", "", "checkpoint file (default: beside the output)")
 	flags.BoolVar(&f.resume, "resume", false, "continue from the checkpoint")
@@ -164,7 +173,7 @@ func (f *fitFlags) register(cmd *cobra.Command) {
 		"logged", "certify")
 }
 
-// fitHelp explains unseen fit.
+// fitHelp explains unseen fit. Long because it is one text.
 func fitHelp() string {
 	return `Learn both halves of a recommender, ŷ = P(link | shown) and π̂ = P(shown), from
 links alone. The pairs come from a dataset: its links, except those of held-out
@@ -239,6 +248,12 @@ equally good ones is chosen. --search-points tries a random part of the grid.
 --certify plants known truths on the same nodes, fits the method to links drawn
 from them and compares: how far the method can be trusted on such nodes. The
 certificate is stored in the model.
+
+--refresh begins at a model that was fitted to the dataset before a few links or
+events came: a hundredth of them, say. Everything that these hardly change is
+taken from the model, also how it was trained and what the doctor found by
+fitting many times, so that it takes a small part of the time. The findings say
+how far it is from the last full training, and when another is due.
 
 -o saves the model. During training a checkpoint is kept beside it: Ctrl-C or a
 power cut loses at most half a minute. --resume continues; the model is the
@@ -381,7 +396,8 @@ func (f *fitFlags) bayes(n model.Nodes) bool {
 
 // causedByFlags takes an error that only the command line can have caused for a wrong command line.
 func causedByFlags(err error) error {
-	for _, kind := range []error{fit.ErrSetting, fit.ErrData, sample.ErrSetting, model.ErrKind, model.ErrOption,
+	for _, kind := range []error{fit.ErrSetting, fit.ErrData, fit.ErrEarlier, sample.ErrSetting, model.ErrKind,
+		model.ErrOption,
 		world.ErrSetting, world.ErrUnreachable, world.ErrTooManyPairs, recommend.ErrQuery, recommend.ErrNothing} {
 		if errors.Is(err, kind) {
 			return &usageError{err}
@@ -508,6 +524,7 @@ type fitSource struct {
 
 	dataset *fitDataset
 	held    sample.Evidence
+	earlier *model.File // to begin at; nil without
 }
 
 // fromWorld makes a world and draws its pairs.
@@ -551,14 +568,13 @@ func (f *fitFlags) fromDataset(ctx context.Context, t *display) (*fitSource, err
 		return nil, err
 	}
 	from := &fitSource{close: n.Close}
-	origin, why, err := f.drawing.data(n, f.data, f.seed)
+	nodes := model.NodesOf(n.Graph())
+	origin, why, err := f.origin(n, from)
 	if err != nil {
 		n.Close()
 		return nil, err
 	}
-	nodes := model.NodesOf(n.Graph())
-	origin.Plan.EveryShown = origin.Plan.Log == sample.Complete && n.Graph().TwoSided() && !f.bayes(nodes)
-	if dim := nodes.Dim(); dataset.Wide(dim) && f.bayes(nodes) {
+	if dim := nodes.Dim(); dataset.Wide(dim) && f.refresh == "" && f.bayes(nodes) {
 		t.note("%s dimensions make this slow; reduce them in seconds: %s", amount.Text(dim), fixFor("wide", f.data))
 	}
 	t.say("drawing pairs of %s links", amount.Text(n.Graph().LinkCount()))
@@ -575,6 +591,62 @@ func (f *fitFlags) fromDataset(ctx context.Context, t *display) (*fitSource, err
 		Logged: prepared.Logged, Plan: origin.Plan,
 	}
 	return from, nil
+}
+
+// origin says which pairs are learned from: as the flags have it, or as the model that is refreshed.
+func (f *fitFlags) origin(n *network.Network, from *fitSource) (sample.Origin, string, error) {
+	if f.refresh == "" {
+		origin, why, err := f.drawing.data(n, f.data, f.seed)
+		origin.Plan.EveryShown = origin.Plan.Log == sample.Complete && n.Graph().TwoSided() &&
+			!f.bayes(model.NodesOf(n.Graph()))
+		return origin, why, err
+	}
+	if err := isModel(f.refresh, f.data); err != nil {
+		return sample.Origin{}, "", err
+	}
+	file, err := model.Open(f.refresh)
+	if err != nil {
+		return sample.Origin{}, "", err
+	}
+	origin, known, err := sample.OriginOf(model.Model{Data: json.RawMessage(file.Metadata[model.KeyData])})
+	if err == nil && !known {
+		err = usagef("%s does not say which pairs it was fitted to, so that it cannot be refreshed; fit a model to %s",
+			f.refresh, f.data)
+	}
+	from.earlier = file
+	return origin, origin.Plan.Describe(n.Graph()) + ", as of the model", err
+}
+
+// learn fits from the beginning, or from the model that is refreshed.
+func (f *fitFlags) learn(ctx context.Context, from *fitSource, s fit.Settings) (*fit.Result, error) {
+	if from.earlier == nil {
+		return fit.Fit(ctx, from.problem, s)
+	}
+	m, err := from.earlier.Model(from.problem.Nodes)
+	if err != nil {
+		return nil, err
+	}
+	info, err := os.Stat(f.refresh)
+	if err != nil {
+		return nil, err
+	}
+	return fit.Refresh(ctx, from.problem, fit.Earlier{Model: m, Made: info.ModTime()}, s)
+}
+
+// checkRefresh refuses flags beside --refresh that its model decides.
+func (f *fitFlags) checkRefresh(cmd *cobra.Command) error {
+	if !cmd.Flags().Changed("refresh") {
+		return nil
+	}
+	if f.data == "" {
+		return usagef("--refresh needs the dataset that has changed since; name its folder")
+	}
+	for _, name := range slices.Concat(learnFlags, f.drawing.names()) {
+		if cmd.Flags().Changed(name) {
+			return usagef("--%s and --refresh, which has that from its model; give one of them", name)
+		}
+	}
+	return nil
 }
 
 // fitDataset says what was read.
@@ -622,7 +694,7 @@ func runFit(ctx context.Context, f fitFlags, t *display) (*fitReport, error) {
 	problem := from.problem
 	began := time.Now()
 	settings.Progress = t.report
-	result, err := fit.Fit(ctx, problem, settings)
+	result, err := f.learn(ctx, from, settings)
 	switch {
 	case err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) && !errors.Is(err, fit.ErrCheckpoint) &&
 		f.checkpoint != "":

@@ -64,11 +64,11 @@ func (r *fitReport) print(w io.Writer) error {
 	}
 	switch {
 	case r.Epochs > 0:
-		fmt.Fprintf(&b, ", %d epochs", r.Epochs)
+		b.WriteString(", " + amount.Of(r.Epochs, "epoch"))
 	case r.Iterations > 0 && r.Settings.Method == "bayes":
-		fmt.Fprintf(&b, ", %d rounds", r.Iterations)
+		b.WriteString(", " + amount.Of(r.Iterations, "round"))
 	case r.Iterations > 0:
-		fmt.Fprintf(&b, ", %d iterations", r.Iterations)
+		b.WriteString(", " + amount.Of(r.Iterations, "iteration"))
 	}
 	b.WriteString("\n")
 	r.printTrials(&b)

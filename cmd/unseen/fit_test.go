@@ -475,3 +475,60 @@ func TestShopOfIDs(t *testing.T) {
 		}
 	}
 }
+
+// A model of a dataset is refreshed after a few links are new, and says so; what its model decides is not a flag.
+func TestFitRefresh(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	raw := filepath.Join(folder, "raw")
+	if code, _, stderr := invoke("generate", raw, "--people", "150", "--items", "60"); code != exitOK {
+		t.Fatal(stderr)
+	}
+	clicks, err := os.ReadFile(filepath.Join(raw, "clicks.csv"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.SplitAfter(string(clicks), "\n")
+	less := filepath.Join(folder, "less.csv")
+	if err := os.WriteFile(less, []byte(strings.Join(lines[:len(lines)-len(lines)/100], "")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	imported := func(clicks, name string) string {
+		out := filepath.Join(folder, name)
+		of := func(name string) string { return filepath.Join(raw, name+".csv") }
+		code, _, stderr := invoke("import", "interactions", "--clicks", clicks, "--items", of("items"), "--users",
+			of("users"), "--impressions", of("impressions"), "--log", "complete", "-o", out)
+		if code != exitOK {
+			t.Fatal(stderr)
+		}
+		return out
+	}
+	before, now := imported(less, "before"), imported(filepath.Join(raw, "clicks.csv"), "now")
+	old, fresh := filepath.Join(folder, "old.safetensors"), filepath.Join(folder, "fresh.safetensors")
+	if code, _, stderr := invoke("fit", before, "-o", old, "--quiet"); code != exitOK {
+		t.Fatal(stderr)
+	}
+	code, stdout, stderr := invoke("fit", now, "--refresh", old, "-o", fresh, "--quiet", "--json")
+	var r fitReport
+	decodeOne(t, stdout, &r)
+	if of := r.Findings.Refresh; code != exitOK || of == nil || of.Number != 1 || of.Full.IsZero() {
+		t.Fatalf("exit code %d, %s: %+v", code, stderr, r.Findings)
+	}
+	code, stdout, _ = invoke("fit", now, "--refresh", fresh, "--quiet")
+	if said := strings.Join(strings.Fields(stdout), " "); code != exitOK ||
+		!strings.Contains(said, "This model is refresh 2 of the full") {
+		t.Errorf("exit code %d:\n%s", code, stdout)
+	}
+	for _, wrong := range [][]string{{"--method", "naive"}, {"--split", "whole"}, {"--seed", "3"}} {
+		code, _, stderr := invoke(append([]string{"fit", now, "--refresh", old}, wrong...)...)
+		if code != exitUsage || !strings.Contains(stderr, wrong[0]+" and --refresh") {
+			t.Errorf("%v: exit code %d, %s", wrong, code, stderr)
+		}
+	}
+	if code, _, stderr := invoke("fit", "--refresh", old); code != exitUsage || !strings.Contains(stderr, "dataset") {
+		t.Errorf("exit code %d, %s", code, stderr)
+	}
+	if code, _, stderr := invoke("fit", now, "--refresh", now); code == exitOK || !strings.Contains(stderr, "folder") {
+		t.Errorf("exit code %d, %s", code, stderr)
+	}
+}

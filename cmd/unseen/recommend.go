@@ -239,7 +239,7 @@ func (f *recommendFlags) openRecommender(ctx context.Context, t *display) (_ *re
 		}
 	}
 	if out.Recommender, err = n.model.Recommender(ctx, naive, recommend.Options{Threads: f.threads,
-		Engine: engine.CPU{Threads: f.threads}}); err != nil {
+		Engine: engine.CPU{Threads: f.threads}, Sketched: f.all || f.ids != ""}); err != nil {
 		return nil, err
 	}
 	if naive != nil && naive.Metadata[model.KeyPropensity] != "constant" {

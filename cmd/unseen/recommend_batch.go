@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"unseen/graph"
 	"unseen/internal/amount"
 	"unseen/internal/atomicfile"
 	"unseen/internal/safetext"
@@ -84,22 +85,9 @@ func runBatch(ctx context.Context, f recommendFlags, t *display) (*batchResult, 
 	if plan.Format == "" {
 		plan.Format = "jsonl"
 	}
-	if f.all {
-		sources = g.Sources()
-	} else {
-		ids, err := readIDs(f.ids)
-		if err != nil {
+	if sources = g.Sources(); !f.all {
+		if sources, err = nodesOf(g, f.ids); err != nil {
 			return nil, err
-		}
-		if len(ids) == 0 {
-			return nil, usagef("%s has no id; give one per line", f.ids)
-		}
-		for line, id := range ids {
-			i, err := findNode(g, id)
-			if err != nil {
-				return nil, fmt.Errorf("%s, line %d: %w", f.ids, line+1, err)
-			}
-			sources = append(sources, i)
 		}
 		if plan.IDs, err = atomicfile.Sum(f.ids); err != nil {
 			return nil, err
@@ -119,6 +107,8 @@ func runBatch(ctx context.Context, f recommendFlags, t *display) (*batchResult, 
 	}
 	out := &batchResult{Folder: f.output, Nodes: len(sources), Parts: plan.Parts, Warnings: r.notes}
 	began, meter := time.Now(), progress.NewMeter(t.report, "recommending", int64(plan.Parts))
+	written := make(chan error, 1) // of the part before, which is written while the next one is computed
+	written <- nil
 	for part := range plan.Parts {
 		path := batchFile(f.output, plan.Format, part)
 		if _, err := os.Stat(path); err == nil {
@@ -128,6 +118,9 @@ func runBatch(ctx context.Context, f recommendFlags, t *display) (*batchResult, 
 		}
 		rows, err := r.Batch(ctx, sources[part*batchPart:min((part+1)*batchPart, len(sources))],
 			recommend.Query{K: f.k, Linked: f.linked})
+		if failed := <-written; failed != nil {
+			return nil, failed
+		}
 		if err != nil {
 			if ctx.Err() != nil {
 				return nil, fmt.Errorf("stopped; %d of %d parts are in %s: run the same command with --resume to "+
@@ -135,15 +128,37 @@ func runBatch(ctx context.Context, f recommendFlags, t *display) (*batchResult, 
 			}
 			return nil, causedByFlags(err)
 		}
-		if err := atomicfile.Write(path, func(w io.Writer) error {
-			return writeRows(w, plan.Format, r.Recommender, rows)
-		}); err != nil {
-			return nil, err
-		}
+		go func() {
+			written <- atomicfile.Write(path, func(w io.Writer) error {
+				return writeRows(w, plan.Format, r.Recommender, rows)
+			})
+		}()
 		meter.Add(1, nil)
+	}
+	if err := <-written; err != nil {
+		return nil, err
 	}
 	out.Seconds = time.Since(began).Seconds()
 	return out, nil
+}
+
+// nodesOf returns the nodes whose ids a file has, one per line.
+func nodesOf(g *graph.Graph, path string) (nodes []int32, err error) {
+	ids, err := readIDs(path)
+	if err != nil {
+		return nil, err
+	}
+	if len(ids) == 0 {
+		return nil, usagef("%s has no id; give one per line", path)
+	}
+	for line, id := range ids {
+		i, err := findNode(g, id)
+		if err != nil {
+			return nil, fmt.Errorf("%s, line %d: %w", path, line+1, err)
+		}
+		nodes = append(nodes, i)
+	}
+	return nodes, nil
 }
 
 // begin writes the plan, or compares it with the one that is there.

@@ -230,8 +230,8 @@ func runServe(cmd *cobra.Command, f serveFlags) error {
 		return err
 	}
 	f.listen.Started = func(url string) {
-		fmt.Fprintf(cmd.OutOrStdout(), "Serving %s at %s\nOpen it in a browser. API: %s/docs. Stop with Ctrl-C.\n",
-			filepath.Clean(o.Folder), url, url)
+		fmt.Fprintf(cmd.OutOrStdout(), "Serving %s at %s\nOpen it in a browser. Lists: %[2]s/explore. "+
+			"API: %[2]s/docs. Stop with Ctrl-C.\n", filepath.Clean(o.Folder), url)
 	}
 	err = s.Run(ctx, f.listen)
 	if errors.Is(err, serve.ErrUnprotected) {

@@ -63,7 +63,8 @@ too small to say anything about the paper.
 nothing leaves this machine. table3 and table4 train on the older links of each
 and test on the newer ones (--dates splits at two dates instead of by share; a
 network whose links have no direction in time is split at random). clicks needs
-exposures.parquet. certificate, table1 and table2 plant known truths on the
+exposures.parquet. refresh leaves 1% of the links out, and refreshes the model
+with all of them. certificate, table1 and table2 plant known truths on the
 vectors and fields, the last two on one network at a time.
 
 exposed is about people and items of which it is known what was shown: --data

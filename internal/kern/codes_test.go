@@ -1,9 +1,11 @@
 package kern
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
+	"math/bits"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -25,9 +27,9 @@ func TestCodeSums(t *testing.T) {
 				}
 				high, low := make([]int32, rows), make([]int32, rows)
 				dotCodes(high, low, q, rest, base, stride)
-				dst, scales := make([]float32, rows), randomRow(rng, rows)
+				dst, scales, step := make([]float32, rows), randomRow(rng, rows), rng.Float32()
 				highZero, lowZero := rng.Int32N(1<<28)-1<<27, rng.Int32N(1<<28)-1<<27
-				scaleCodes(dst, high, low, scales, highZero, lowZero)
+				scaleCodes(dst, high, low, scales, &coded{step: step, highZero: highZero, lowZero: lowZero})
 				for r := range high {
 					var a, b int64
 					for d := range q {
@@ -40,7 +42,7 @@ func TestCodeSums(t *testing.T) {
 					}
 					whole := float32(128) * float32(int32(a)-highZero)
 					whole += float32(int32(b) - lowZero)
-					if want := scales[r] * whole; dst[r] != want {
+					if want := float32(scales[r]*step) * whole; dst[r] != want {
 						t.Fatalf("stride %d, row %d: scaled to %v, want %v", stride, r, dst[r], want)
 					}
 				}
@@ -61,7 +63,99 @@ func TestCodeSumsDoNotOverflow(t *testing.T) {
 	})
 }
 
-// A coded row is within half a step of the row, its largest element within rounding.
+// The block product of codes and what is made of it are the definition's, in every variant.
+func TestCodeBlocks(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 4))
+	m := randomMatrix(t, 70, 130, false, 3)
+	m.Row(5)[3] = float32(math.NaN())
+	c := quantise(t, m, 1)
+	for _, count := range []int{30, 47, 48, 49, 130} {
+		s := CodeSearch{Queries: randomMatrix(t, count, 130, false, 5), K: 3, Fields: make([]uint16, 70),
+			Values: randomRow(rng, 70), Slopes: randomRow(rng, count)}
+		for i := range s.Fields {
+			s.Fields[i] = uint16(rng.IntN(4))
+		}
+		for range count {
+			s.Offsets = append(s.Offsets, randomRow(rng, 4))
+		}
+		eachVariant(t, func(t *testing.T) {
+			b := newCodeBlock(c, &s, 0, count, 1)
+			least := b.term(termLeast)
+			for q := range count {
+				least[q] = 20 * float32(rng.NormFloat64())
+			}
+			var w codeWorker
+			b.hire(&w)
+			b.multiply(w.sums, 0, codeBlockRows)
+			want := make([]int32, len(w.sums))
+			for at := 0; at < b.columns; at += codeTileColumns {
+				for r := 0; r < codeBlockRows; r += codeTileRows {
+					tileCodesGo(want[r*b.columns+at:], b.columns, c.bytes[r*c.stride:], c.stride,
+						b.panels[at*c.stride:])
+				}
+			}
+			if !slices.Equal(w.sums, want) {
+				t.Fatalf("%d queries: the sums differ", count)
+			}
+			masks := slices.Clone(w.masks)
+			reach := &codeReach{c, 0, codeBlockRows, w.sums, s.Values, s.Fields, w.terms, b.offsets}
+			reachCodes(w.masks, reach)
+			reachCodesGo(masks, reach)
+			differ, set := 0, 0
+			for k := range masks {
+				differ += bits.OnesCount16(masks[k] ^ w.masks[k])
+				set += bits.OnesCount16(masks[k])
+			}
+			if all := codeBlockRows * count; differ > 1+all/1000 || set < all/10 || set > all*9/10 {
+				t.Errorf("%d queries: %d of %d masks set, %d differ", count, set, all, differ)
+			}
+			for q := range count { // nothing is known of the row that is not finite
+				if w.masks[(5*b.columns+q)/16]>>(q%16)&1 == 0 {
+					t.Errorf("%d queries: a row that is not finite is left out", count)
+				}
+			}
+		})
+	}
+}
+
+// The rotation keeps lengths and angles, and spreads what is in one element over all.
+func TestRotation(t *testing.T) {
+	for _, dim := range []int{1, 2, 3, 8, 20, 64, 100, 256, 300, 768} {
+		r := newRotation(dim).matrix
+		worst, most := 0.0, 0.0
+		for a := range dim {
+			for b := range a + 1 {
+				var dot float64
+				for d := range dim {
+					dot += float64(r.Row(a)[d]) * float64(r.Row(b)[d])
+				}
+				if a == b {
+					dot--
+				}
+				worst = max(worst, math.Abs(dot))
+			}
+			most = max(most, largest(r.Row(a)))
+		}
+		if worst > 1e-6 {
+			t.Errorf("%d: rows are %g off being orthogonal", dim, worst)
+		}
+		if dim >= 64 && most > 8/math.Sqrt(float64(dim)) {
+			t.Errorf("%d: an element of %v", dim, most)
+		}
+	}
+}
+
+// quantise is Quantise that cannot fail.
+func quantise(t testing.TB, m *Matrix, threads int) *Codes {
+	t.Helper()
+	c, err := Quantise(m, threads)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// A coded row is as near to the turned row as its rest says, and no nearer by far.
 func TestQuantise(t *testing.T) {
 	for name, m := range shapes(t, 50, 70, 3) {
 		if name == "padded" {
@@ -69,72 +163,44 @@ func TestQuantise(t *testing.T) {
 			for d := range m.Row(8) {
 				m.Row(8)[d] = 0x1p-140
 			}
-			m.Row(9)[3] = math.MaxFloat32
+			m.Row(9)[3], m.Row(10)[4], m.Row(11)[5] = math.MaxFloat32, float32(math.Inf(-1)), float32(math.NaN())
 		}
-		c, err := Quantise(m, 3)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := quantise(t, m, 3)
 		if c.Rows() != 50 || c.Bytes() < 50*128 {
 			t.Errorf("%d rows in %d bytes", c.Rows(), c.Bytes())
 		}
 		for i := range 50 {
-			scale := float64(c.scales[i])
-			for d, x := range row64(m, i) {
+			if name == "padded" && i >= 9 && i <= 11 {
+				if !math.IsInf(float64(c.Rests()[i]), 1) {
+					t.Errorf("row %d has a rest of %v", i, c.Rests()[i])
+				}
+				continue
+			}
+			scale, row := float64(c.scales[i]), make([]float32, 70)
+			m.Load(row, i)
+			var rest float64
+			for d, x := range c.turned(row) {
 				code := c.bytes[i*c.stride+d]
 				if code == 0 || name == "padded" && i == 7 && code != codeZero {
 					t.Fatalf("%s: row %d element %d has code %d", name, i, d, code)
 				}
-				if got := scale * (float64(code) - codeZero); math.Abs(got-x) > .5001*scale+0x1p-141 {
-					t.Fatalf("%s: row %d element %d: coded %v is not near %v in steps of %v", name, i, d, got, x, scale)
+				e := float64(x) - scale*(float64(code)-codeZero)
+				if math.Abs(e) > .5001*scale+0x1p-141 {
+					t.Fatalf("%s: row %d element %d is %v off in steps of %v", name, i, d, e, scale)
 				}
+				rest += e * e
+			}
+			if bound := float64(c.Rests()[i]); math.Sqrt(rest) > bound+1e-36 || bound > 1.5*math.Sqrt(rest)+1e-36 {
+				t.Errorf("%s: row %d has a rest of %v, bounded by %v", name, i, math.Sqrt(rest), bound)
 			}
 		}
 		if err := c.Close(); err != nil || c.Close() != nil || c.Rows() != 0 {
 			t.Errorf("Close: %v, %d rows", err, c.Rows())
 		}
 	}
-	for _, x := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
-		m := randomMatrix(t, 30, 5, false, 1)
-		m.Row(20)[4], m.Row(25)[0] = float32(x), float32(x)
-		if _, err := Quantise(m, 2); !errors.Is(err, ErrNotFinite) || !strings.Contains(err.Error(), "row 20") {
-			t.Errorf("%v: %v", x, err)
-		}
-	}
 	wide, _ := NewMatrix(1, maxCodes+1)
 	if _, err := Quantise(wide, 1); !errors.Is(err, ErrSize) {
 		t.Errorf("too wide: %v", err)
-	}
-}
-
-// A query in two bytes is within half a step of itself, and its zeros are what rows of zeros add.
-func TestCodeQuery(t *testing.T) {
-	rng := rand.New(rand.NewPCG(2, 6))
-	for range 50 {
-		q := randomRow(rng, 1+rng.IntN(130))
-		q[rng.IntN(len(q))] *= float32(math.Exp(5 * rng.NormFloat64()))
-		stride := roundUp(len(q), codePad)
-		c := codeQuery(q, stride)
-		var most float64
-		for _, x := range q {
-			most = max(most, math.Abs(float64(x)))
-		}
-		step := most / (127 * 128)
-		var high, low int32
-		for d := range stride {
-			high += 128 * int32(c.high[d])
-			low += 128 * int32(c.low[d])
-			want := 0.0
-			if d < len(q) {
-				want = float64(q[d])
-			}
-			if got := step * (128*float64(c.high[d]) + float64(c.low[d])); math.Abs(got-want) > .5001*step {
-				t.Fatalf("element %d is %v, coded %v in steps of %v", d, want, got, step)
-			}
-		}
-		if c.highZero != high || c.lowZero != low {
-			t.Fatalf("zeros %d and %d, want %d and %d", c.highZero, c.lowZero, high, low)
-		}
 	}
 }
 
@@ -166,135 +232,249 @@ func cloud(t *testing.T, kind string, rows, dim int, seed uint64) *Matrix {
 				}
 			case "lengths":
 				x *= length
+			case "copies": // that differ in the last bits, or not at all
+				x = float64(centres[i%3][d])
+				if i%2 == 0 {
+					x *= 1 + 1e-6*rng.Float64()
+				}
+			case "sparse":
+				if rng.IntN(20) > 0 {
+					x = 0
+				}
+			case "wild": // from the smallest to the largest numbers
+				x *= math.Exp(20 * rng.NormFloat64())
 			}
 			row[d] = float32(x)
 		}
-		if i%1000 == 999 {
+		switch {
+		case i%1000 == 999:
 			clear(row)
+		case kind == "wild" && i%500 == 17:
+			row[i%dim] = []float32{float32(math.NaN()), float32(math.Inf(1)), math.MaxFloat32}[i/500%3]
 		}
 	}
 	return m
 }
 
-// Recall on several kinds of vectors, with queries that weigh elements unevenly as a model does.
-func TestTopKCodesRecall(t *testing.T) {
-	const k, rows, queries = 100, 10_000, 5
-	for at, kind := range []string{"gaussian", "clusters", "spectrum", "outliers", "lengths"} {
-		dim := []int{100, 256}[at%2]
+// clouds are the kinds of vectors that searches are tried on.
+var clouds = []string{"gaussian", "clusters", "spectrum", "outliers", "lengths", "copies", "sparse", "wild"}
+
+// weighted returns queries that weigh the elements of rows unevenly, as a model does, and some that nobody would ask.
+func weighted(t *testing.T, m *Matrix, count int, seed uint64) *Matrix {
+	rng := rand.New(rand.NewPCG(seed, 3))
+	out, err := NewMatrix(count, m.Dim())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for q := range count {
+		row, from := out.Row(q), m.Row(rng.IntN(m.Rows()))
+		for d := range row {
+			row[d] = from[d] * float32(math.Exp(rng.NormFloat64())-.5)
+			switch q % 8 {
+			case 1:
+				row[d] = float32(rng.NormFloat64())
+			case 2:
+				row[d] = 0
+			case 3:
+				row[d] *= 1e-30
+			case 4:
+				row[d] *= 1e20
+			}
+		}
+		switch q % 16 {
+		case 5:
+			row[rng.IntN(len(row))] *= 1000
+		case 6:
+			clear(row)
+			row[rng.IntN(len(row))] = 1
+		case 2:
+			row[rng.IntN(len(row))] = float32(math.Inf(1))
+		}
+	}
+	return out
+}
+
+// Every inner product is within the bound of its estimate; and the bound is worth something.
+func TestEstimates(t *testing.T) {
+	const rows = 5000
+	for at, kind := range clouds {
+		dim := []int{20, 100, 256, 384}[at%4]
 		m := cloud(t, kind, rows, dim, 7)
-		c, err := Quantise(m, 2)
-		if err != nil {
-			t.Fatal(err)
+		c := quantise(t, m, 2)
+		queries := weighted(t, m, 16, 9)
+		eachVariant(t, func(t *testing.T) {
+			var slack, spread float64
+			for q := range queries.Rows() {
+				estimates, exact := make([]float32, rows), make([]float32, rows)
+				reach, ok, err := c.Estimate(t.Context(), estimates, queries.Row(q), 2)
+				if err != nil || ok != codable(queries.Row(q)) {
+					t.Fatal(ok, err)
+				}
+				if !ok {
+					continue
+				}
+				DotRange(exact, queries.Row(q), m, 0)
+				for i, z := range exact {
+					bound := float64(reach*c.Rests()[i]) + leastSlack
+					if off := math.Abs(float64(z) - float64(estimates[i])); off > bound || math.IsNaN(bound) {
+						t.Fatalf("%s, query %d, row %d: %v is estimated as %v, which is %g off, with a bound of %g",
+							kind, q, i, z, estimates[i], off, bound)
+					}
+					if kind == "gaussian" && q%8 == 1 {
+						slack += bound
+						spread += math.Abs(float64(z))
+					}
+				}
+			}
+			if slack > .5*spread {
+				t.Errorf("%s: bounds of %g, inner products of %g", kind, slack, spread)
+			}
+		})
+		c.Close()
+		m.Close()
+	}
+}
+
+// fullScan is the definition of what TopKCodes finds.
+func fullScan(m *Matrix, s CodeSearch) [][]RowScore {
+	out := make([][]RowScore, s.Queries.Rows())
+	for q := range out {
+		scores, rows := make([]float32, m.Rows()), make([]int32, m.Rows())
+		for i := range rows {
+			rows[i] = int32(i)
 		}
+		DotRange(scores, s.Queries.Row(q), m, 0)
+		s.add(scores, q, rows)
+		hits := Heap{}
+		for i, z := range scores {
+			if z == z && s.keeps(q, int32(i)) {
+				hits = append(hits, RowScore{int32(i), z})
+			}
+		}
+		hits.Sort()
+		out[q] = hits[:min(len(hits), s.K)]
+	}
+	return out
+}
+
+// What is found by codes is what a full scan finds, with the same scores to the bit: whatever the vectors and queries,
+// with offsets, slopes and filters, for one query and for many, by any number of threads.
+func TestTopKCodesIsExact(t *testing.T) {
+	for at, kind := range clouds {
+		rows, dim := []int{300, 2047, chunkRows + 700}[at%3], []int{3, 100, 256, 64}[at%4]
+		m := cloud(t, kind, rows, dim, 8)
+		c := quantise(t, m, 2)
 		rng := rand.New(rand.NewPCG(11, 3))
-		weights := make([]float64, dim)
-		for d := range weights {
-			weights[d] = math.Exp(rng.NormFloat64()) - .5
+		fields, values := make([]uint16, rows), randomRow(rng, rows)
+		for i := range fields {
+			fields[i] = uint16(rng.IntN(5))
 		}
-		weights[7] = 20 // with outliers, an element of the query leaves little of a byte for the others
-		found := 0
-		for q := range queries {
-			view, _ := NewMatrix(1, dim)
-			for d, x := range m.Row(rng.IntN(rows - 1)) {
-				view.Row(0)[d] = float32(weights[d]) * x
-			}
-			want := topK(t, m, view, k, 2)[0]
-			got := topKCodes(t, c, m, view, k, 1)[0]
-			for _, threads := range []int{2, 5} {
-				if other := topKCodes(t, c, m, view, k, threads)[0]; !slices.Equal(got, other) {
-					t.Fatalf("%s, query %d: %d threads change the hits", kind, q, threads)
-				}
-			}
-			exact := map[RowScore]bool{}
-			for _, hit := range want {
-				exact[hit] = true
-			}
-			one := make([]float32, 1)
-			for p, hit := range got {
-				if exact[hit] {
-					found++
-				}
-				if Dots(one, view.Row(0), m, []int32{hit.Row}); one[0] != hit.Score {
-					t.Fatalf("%s: row %d scored %v, is %v", kind, hit.Row, hit.Score, one[0])
-				}
-				if p > 0 && !got[p-1].before(hit) {
-					t.Fatalf("%s: %v before %v", kind, got[p-1], hit)
-				}
-			}
+		const most = 260 // queries: more than a group
+		queries := weighted(t, m, most, 4)
+		var offsets [][]float32
+		for range most {
+			offsets = append(offsets, randomRow(rng, 5))
 		}
-		recall := float64(found) / (k * queries)
-		t.Logf("%s of %d: recall %.4f", kind, dim, recall)
-		if recall < .995 {
-			t.Errorf("%s of %d: recall %.4f", kind, dim, recall)
+		offsets[7][1], offsets[8][2], offsets[9] = float32(math.Inf(-1)), 1e6, nil
+		slopes := randomRow(rng, most)
+		slopes[5], slopes[6] = 0, 1e-7
+		for trial, count := range []int{1, 2, 5, 70, most} {
+			few, _ := queries.Slice(0, count)
+			s := CodeSearch{Queries: few, K: []int{1, 7, 100, rows + 1}[(trial+at)%4]}
+			if trial%2 == 1 {
+				s.Fields, s.Offsets = fields, offsets
+			}
+			if trial == 2 || trial == 3 {
+				s.Values, s.Slopes = values, slopes
+			}
+			if trial > 2 {
+				s.Keep = func(query int, row int32) bool { return (int(row)+query)%3 != 0 }
+			}
+			want := fullScan(m, s)
+			for _, threads := range []int{1, 3} {
+				got, err := TopKCodes(t.Context(), c, m, s, threads)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for q := range want {
+					if !slices.Equal(got[q], want[q]) {
+						t.Fatalf("%s, %d×%d, %d queries, %d threads, query %d: got %v, want %v", kind, rows, dim, count,
+							threads, q, first(got[q]), first(want[q]))
+					}
+				}
+			}
 		}
 		c.Close()
 		m.Close()
 	}
 }
 
-// Every variant and every thread count finds the same likely rows; the edges are those of TopK.
-func TestTopKCodesEdges(t *testing.T) {
-	var first [][]RowScore
-	for _, name := range Variants() {
-		restore, err := Use(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for shape, m := range shapes(t, chunkRows+1234, 20, 8) {
-			c, err := Quantise(m, 2)
+func first(hits []RowScore) string {
+	return fmt.Sprintf("%d hits, first %v", len(hits), hits[:min(len(hits), 8)])
+}
+
+// Only a few rows are left to look at in full.
+func TestLikelyRowsAreFew(t *testing.T) {
+	const rows, k = 20_000, 10
+	m := cloud(t, "spectrum", rows, 256, 3)
+	c := quantise(t, m, 2)
+	s := CodeSearch{Queries: weighted(t, m, 64, 2), K: k}
+	left, codes := 0, 0
+	for q := range s.Queries.Rows() {
+		if codable(s.Queries.Row(q)) {
+			likely, err := c.likely(t.Context(), &s, q, 2)
 			if err != nil {
 				t.Fatal(err)
 			}
-			queries := randomMatrix(t, 3, 20, false, 4)
-			clear(queries.Row(1))
-			queries.Row(2)[3] = float32(math.NaN())
-			hits := topKCodes(t, c, m, queries, 7, 3)
-			if want := topK(t, m, queries, 7, 1); len(hits[0]) != 7 || len(hits[2]) != 0 || len(want[2]) != 0 {
-				t.Fatalf("%s %s: %v, exact %v", name, shape, hits, want)
-			}
-			for p, hit := range hits[1] { // all scores are equal: the lowest rows
-				if hit != (RowScore{int32(p), 0}) {
-					t.Errorf("%s %s: a query of zeros found %v", name, shape, hits[1])
-				}
-			}
-			if shape != "padded" {
-				continue
-			}
-			if first == nil {
-				first = hits
-			}
-			for p, hit := range hits[0] {
-				if hit.Row != first[0][p].Row {
-					t.Errorf("%s: %v, other variants %v", name, hits[0], first[0])
-				}
-			}
-			if few := topKCodes(t, c, m, queries, 0, 1); len(few) != 3 || few[0] != nil {
-				t.Errorf("k = 0 gave %v", few)
-			}
+			left, codes = left+len(likely), codes+1
 		}
-		restore()
 	}
+	if mean := float64(left) / float64(codes); codes < 40 || mean > 5*k {
+		t.Errorf("%d queries leave %v rows for %d hits", codes, mean, k)
+	}
+	b := newCodeBlock(c, &s, 0, 64, 1)
+	if err := b.run(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	hard := 0
+	for q := range 64 {
+		if b.hard(q) {
+			hard++
+		}
+	}
+	if hard > 64-codes {
+		t.Errorf("%d of 64 queries have too many likely rows, %d cannot be coded", hard, 64-codes)
+	}
+}
+
+func TestTopKCodesEdges(t *testing.T) {
 	small := randomMatrix(t, 5, 9, false, 1)
-	c, err := Quantise(small, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got, want := topKCodes(t, c, small, small, 9, 2), topK(t, small, small, 9, 1); len(got[3]) != 5 ||
-		got[3][0].Row != want[3][0].Row {
-		t.Errorf("got %v, want %v", got, want)
-	}
+	c := quantise(t, small, 1)
 	none, _ := NewMatrix(0, 9)
-	empty, err := Quantise(none, 1)
-	if err != nil {
-		t.Fatal(err)
+	empty := quantise(t, none, 1)
+	search := func(c *Codes, m *Matrix, s CodeSearch) [][]RowScore {
+		hits, err := TopKCodes(t.Context(), c, m, s, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return hits
 	}
-	if hits := topKCodes(t, empty, none, small, 3, 1); len(hits) != 5 || len(hits[0]) != 0 {
+	if hits := search(empty, none, CodeSearch{Queries: small, K: 3}); len(hits) != 5 || len(hits[0]) != 0 {
 		t.Errorf("no rows gave %v", hits)
 	}
+	if hits := search(c, small, CodeSearch{Queries: small}); len(hits) != 5 || hits[0] != nil {
+		t.Errorf("no hits gave %v", hits)
+	}
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := TopKCodes(cancelled, c, small, CodeSearch{Queries: small, K: 2}, 1)
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
+	}
 	for what, call := range map[string]func(){
-		"other rows": func() { topKCodes(t, empty, small, small, 3, 1) },
-		"k":          func() { topKCodes(t, c, small, small, MaxK+1, 1) },
-		"queries":    func() { topKCodes(t, c, small, randomMatrix(t, 1, 8, false, 1), 1, 1) },
+		"other rows": func() { search(empty, small, CodeSearch{Queries: small, K: 3}) },
+		"k":          func() { search(c, small, CodeSearch{Queries: small, K: -1}) },
+		"queries":    func() { search(c, small, CodeSearch{Queries: randomMatrix(t, 1, 8, false, 1), K: 1}) },
 	} {
 		func() {
 			defer func() {
@@ -305,14 +485,4 @@ func TestTopKCodesEdges(t *testing.T) {
 			call()
 		}()
 	}
-}
-
-// topKCodes is TopKCodes that nobody cancels.
-func topKCodes(t testing.TB, c *Codes, m, queries *Matrix, k, threads int) [][]RowScore {
-	t.Helper()
-	hits, err := TopKCodes(t.Context(), c, m, queries, k, threads)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return hits
 }

@@ -198,14 +198,37 @@ func dotCodes(high, low []int32, q, rest []int8, base []uint8, stride int) {
 	}
 }
 
-func scaleCodes(dst []float32, high, low []int32, scales []float32, highZero, lowZero int32) {
+// codeBlocks reports whether block products of codes are faster than those of float32 numbers.
+func codeBlocks() bool { return active == avx512 && cpu.X86.HasAVX512VNNI }
+
+func tileCodes(c []int32, cStride int, a []uint8, aStride int, panel []int8) {
+	if active != avx512 || !cpu.X86.HasAVX512VNNI {
+		tileCodesGo(c, cStride, a, aStride, panel)
+		return
+	}
+	tileCodesAVX512(pInt(c), 4*cStride, unsafe.SliceData(a), aStride, unsafe.SliceData(panel), aStride/4)
+}
+
+func reachCodes(masks []uint16, r *codeReach) {
+	if active != avx512 {
+		reachCodesGo(masks, r)
+		return
+	}
+	c := r.codes
+	reachCodesAVX512(p16(masks), pInt(r.sums), len(r.terms)/termCount, r.rows, p32(c.scales[r.from:]),
+		p32(c.rests[r.from:]), p32(c.norms[r.from:]), p32(r.values), p16(r.fields), p32(r.terms), p32(r.offsets))
+}
+
+func scaleCodes(dst []float32, high, low []int32, scales []float32, q *coded) {
 	switch active {
 	case avx512:
-		scaleCodesAVX512(p32(dst), pInt(high), pInt(low), p32(scales), len(dst), highZero, lowZero)
+		scaleCodesAVX512(p32(dst), pInt(high), pInt(low), p32(scales), len(dst), q.step, q.highZero,
+			q.lowZero)
 	case avx2:
-		scaleCodesAVX2(p32(dst), pInt(high), pInt(low), p32(scales), len(dst), highZero, lowZero)
+		scaleCodesAVX2(p32(dst), pInt(high), pInt(low), p32(scales), len(dst), q.step, q.highZero,
+			q.lowZero)
 	default:
-		scaleCodesGo(dst, high, low, scales, highZero, lowZero)
+		scaleCodesGo(dst, high, low, scales, q)
 	}
 }
 

@@ -37,8 +37,16 @@ func dotCodes(high, low []int32, q, rest []int8, base []uint8, stride int) {
 	dotCodesGo(high, low, q, rest, base, stride)
 }
 
-func scaleCodes(dst []float32, high, low []int32, scales []float32, highZero, lowZero int32) {
-	scaleCodesGo(dst, high, low, scales, highZero, lowZero)
+func codeBlocks() bool { return false }
+
+func tileCodes(c []int32, cStride int, a []uint8, aStride int, panel []int8) {
+	tileCodesGo(c, cStride, a, aStride, panel)
+}
+
+func reachCodes(masks []uint16, r *codeReach) { reachCodesGo(masks, r) }
+
+func scaleCodes(dst []float32, high, low []int32, scales []float32, q *coded) {
+	scaleCodesGo(dst, high, low, scales, q)
 }
 
 func fromHalf(dst []float32, src []uint16)                     { fromHalfGo(dst, src) }

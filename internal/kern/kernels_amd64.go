@@ -89,10 +89,10 @@ func fromHalfAVX512(dst *float32, src *uint16, count int)
 //go:noescape
 func dotCodesAVX512(high *int32, low *int32, q *int8, rest *int8, base *uint8, stride int, count int)
 
-// scaleCodesAVX512: dst[k] = scales[k]·(128·(high[k] − highZero) + (low[k] − lowZero)); count is a multiple of the lanes.
+// scaleCodesAVX512: dst[k] = scales[k]·step·(128·(high[k] − highZero) + (low[k] − lowZero)); count is a multiple of the lanes.
 //
 //go:noescape
-func scaleCodesAVX512(dst *float32, high *int32, low *int32, scales *float32, count int, highZero int32, lowZero int32)
+func scaleCodesAVX512(dst *float32, high *int32, low *int32, scales *float32, count int, step float32, highZero int32, lowZero int32)
 
 // sigmoidAVX512: dst = σ(z); count is a multiple of the lanes.
 //
@@ -214,10 +214,10 @@ func fromHalfAVX2(dst *float32, src *uint16, count int)
 //go:noescape
 func dotCodesAVX2(high *int32, low *int32, q *int8, rest *int8, base *uint8, stride int, count int)
 
-// scaleCodesAVX2: dst[k] = scales[k]·(128·(high[k] − highZero) + (low[k] − lowZero)); count is a multiple of the lanes.
+// scaleCodesAVX2: dst[k] = scales[k]·step·(128·(high[k] − highZero) + (low[k] − lowZero)); count is a multiple of the lanes.
 //
 //go:noescape
-func scaleCodesAVX2(dst *float32, high *int32, low *int32, scales *float32, count int, highZero int32, lowZero int32)
+func scaleCodesAVX2(dst *float32, high *int32, low *int32, scales *float32, count int, step float32, highZero int32, lowZero int32)
 
 // sigmoidAVX2: dst = σ(z); count is a multiple of the lanes.
 //
@@ -253,3 +253,13 @@ func adamAVX2(params *float32, first *float32, second *float32, grad *float32, c
 //
 //go:noescape
 func pairSlopesAVX2(dz *float32, ds *float32, zz *float32, zs *float32, ss *float32, chance *float32, z *float32, s *float32, sign *float32, rate *float32, weight *float32, count int, lambda float32)
+
+// tileCodesAVX512: c = a·panel over a full register tile of 8×48; strides in bytes, fours an even number of four elements each.
+//
+//go:noescape
+func tileCodesAVX512(c *int32, cStride int, a *uint8, aStride int, panel *int8, fours int)
+
+// reachCodesAVX512: Bit j of the masks of row i: whether not scales[i]·step[j]·(sums[i][j] − zero[j]) + rests[i]·reach[j] + norms[i]·rest[j] + slope[j]·values[i] + offsets[fields[i]][j] < least[j]. queries is one array behind the other, each of as many elements as there are columns, a multiple of 16: step, zero, reach, rest, slope, least.
+//
+//go:noescape
+func reachCodesAVX512(masks *uint16, sums *int32, columns int, rows int, scales *float32, rests *float32, norms *float32, values *float32, fields *uint16, queries *float32, offsets *float32)

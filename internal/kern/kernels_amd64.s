@@ -2707,38 +2707,40 @@ done:
 	VZEROUPPER
 	RET
 
-// func scaleCodesAVX512(dst *float32, high *int32, low *int32, scales *float32, count int, highZero int32, lowZero int32)
+// func scaleCodesAVX512(dst *float32, high *int32, low *int32, scales *float32, count int, step float32, highZero int32, lowZero int32)
 // Requires: AVX, AVX512F
-TEXT ·scaleCodesAVX512(SB), NOSPLIT, $0-48
+TEXT ·scaleCodesAVX512(SB), NOSPLIT, $0-52
 	MOVQ         dst+0(FP), AX
 	MOVQ         high+8(FP), CX
 	MOVQ         low+16(FP), DX
 	MOVQ         scales+24(FP), BX
 	MOVQ         count+32(FP), SI
-	MOVL         highZero+40(FP), DI
+	MOVL         highZero+44(FP), DI
 	VMOVD        DI, X2
 	VPBROADCASTD X2, Z0
-	MOVL         lowZero+44(FP), DI
+	MOVL         lowZero+48(FP), DI
 	VMOVD        DI, X2
 	VPBROADCASTD X2, Z1
 	MOVL         $0x43000000, DI
 	VMOVD        DI, X2
 	VBROADCASTSS X2, Z2
+	VBROADCASTSS step+40(FP), Z3
 	XORQ         DI, DI
 
 loop:
 	CMPQ      DI, SI
 	JGE       done
-	VMOVDQU32 (CX)(DI*4), Z3
-	VPSUBD    Z0, Z3, Z3
-	VCVTDQ2PS Z3, Z3
-	VMOVDQU32 (DX)(DI*4), Z4
-	VPSUBD    Z1, Z4, Z4
+	VMOVDQU32 (CX)(DI*4), Z4
+	VPSUBD    Z0, Z4, Z4
 	VCVTDQ2PS Z4, Z4
-	VMULPS    Z2, Z3, Z3
-	VADDPS    Z4, Z3, Z3
-	VMULPS    (BX)(DI*4), Z3, Z3
-	VMOVUPS   Z3, (AX)(DI*4)
+	VMOVDQU32 (DX)(DI*4), Z5
+	VPSUBD    Z1, Z5, Z5
+	VCVTDQ2PS Z5, Z5
+	VMULPS    Z2, Z4, Z4
+	VADDPS    Z5, Z4, Z4
+	VMULPS    (BX)(DI*4), Z3, Z5
+	VMULPS    Z5, Z4, Z4
+	VMOVUPS   Z4, (AX)(DI*4)
 	ADDQ      $0x10, DI
 	JMP       loop
 
@@ -7435,38 +7437,40 @@ done:
 	VZEROUPPER
 	RET
 
-// func scaleCodesAVX2(dst *float32, high *int32, low *int32, scales *float32, count int, highZero int32, lowZero int32)
+// func scaleCodesAVX2(dst *float32, high *int32, low *int32, scales *float32, count int, step float32, highZero int32, lowZero int32)
 // Requires: AVX, AVX2
-TEXT ·scaleCodesAVX2(SB), NOSPLIT, $0-48
+TEXT ·scaleCodesAVX2(SB), NOSPLIT, $0-52
 	MOVQ         dst+0(FP), AX
 	MOVQ         high+8(FP), CX
 	MOVQ         low+16(FP), DX
 	MOVQ         scales+24(FP), BX
 	MOVQ         count+32(FP), SI
-	MOVL         highZero+40(FP), DI
+	MOVL         highZero+44(FP), DI
 	VMOVD        DI, X2
 	VPBROADCASTD X2, Y0
-	MOVL         lowZero+44(FP), DI
+	MOVL         lowZero+48(FP), DI
 	VMOVD        DI, X2
 	VPBROADCASTD X2, Y1
 	MOVL         $0x43000000, DI
 	VMOVD        DI, X2
 	VBROADCASTSS X2, Y2
+	VBROADCASTSS step+40(FP), Y3
 	XORQ         DI, DI
 
 loop:
 	CMPQ      DI, SI
 	JGE       done
-	VMOVDQU   (CX)(DI*4), Y3
-	VPSUBD    Y0, Y3, Y3
-	VCVTDQ2PS Y3, Y3
-	VMOVDQU   (DX)(DI*4), Y4
-	VPSUBD    Y1, Y4, Y4
+	VMOVDQU   (CX)(DI*4), Y4
+	VPSUBD    Y0, Y4, Y4
 	VCVTDQ2PS Y4, Y4
-	VMULPS    Y2, Y3, Y3
-	VADDPS    Y4, Y3, Y3
-	VMULPS    (BX)(DI*4), Y3, Y3
-	VMOVUPS   Y3, (AX)(DI*4)
+	VMOVDQU   (DX)(DI*4), Y5
+	VPSUBD    Y1, Y5, Y5
+	VCVTDQ2PS Y5, Y5
+	VMULPS    Y2, Y4, Y4
+	VADDPS    Y5, Y4, Y4
+	VMULPS    (BX)(DI*4), Y3, Y5
+	VMULPS    Y5, Y4, Y4
+	VMOVUPS   Y4, (AX)(DI*4)
 	ADDQ      $0x08, DI
 	JMP       loop
 
@@ -8443,5 +8447,211 @@ loop:
 	JMP          loop
 
 done:
+	VZEROUPPER
+	RET
+
+// func tileCodesAVX512(c *int32, cStride int, a *uint8, aStride int, panel *int8, fours int)
+// Requires: AVX, AVX512F, AVX512VNNI
+TEXT ·tileCodesAVX512(SB), NOSPLIT, $0-48
+	MOVQ   c+0(FP), AX
+	MOVQ   cStride+8(FP), CX
+	MOVQ   a+16(FP), DX
+	MOVQ   aStride+24(FP), BX
+	MOVQ   panel+32(FP), SI
+	MOVQ   fours+40(FP), DI
+	VPXORD Z0, Z0, Z0
+	VPXORD Z1, Z1, Z1
+	VPXORD Z2, Z2, Z2
+	VPXORD Z3, Z3, Z3
+	VPXORD Z4, Z4, Z4
+	VPXORD Z5, Z5, Z5
+	VPXORD Z6, Z6, Z6
+	VPXORD Z7, Z7, Z7
+	VPXORD Z8, Z8, Z8
+	VPXORD Z9, Z9, Z9
+	VPXORD Z10, Z10, Z10
+	VPXORD Z11, Z11, Z11
+	VPXORD Z12, Z12, Z12
+	VPXORD Z13, Z13, Z13
+	VPXORD Z14, Z14, Z14
+	VPXORD Z15, Z15, Z15
+	VPXORD Z16, Z16, Z16
+	VPXORD Z17, Z17, Z17
+	VPXORD Z18, Z18, Z18
+	VPXORD Z19, Z19, Z19
+	VPXORD Z20, Z20, Z20
+	VPXORD Z21, Z21, Z21
+	VPXORD Z22, Z22, Z22
+	VPXORD Z23, Z23, Z23
+	LEAQ   (BX)(BX*2), R8
+	LEAQ   (DX)(R8*1), R9
+	LEAQ   (R9)(R8*1), R8
+
+elements:
+	VMOVDQU64    (SI), Z24
+	VMOVDQU64    64(SI), Z25
+	VMOVDQU64    128(SI), Z26
+	VPBROADCASTD (DX), Z27
+	VPDPBUSD     Z24, Z27, Z0
+	VPDPBUSD     Z25, Z27, Z1
+	VPDPBUSD     Z26, Z27, Z2
+	VPBROADCASTD (DX)(BX*1), Z27
+	VPDPBUSD     Z24, Z27, Z3
+	VPDPBUSD     Z25, Z27, Z4
+	VPDPBUSD     Z26, Z27, Z5
+	VPBROADCASTD (DX)(BX*2), Z27
+	VPDPBUSD     Z24, Z27, Z6
+	VPDPBUSD     Z25, Z27, Z7
+	VPDPBUSD     Z26, Z27, Z8
+	VPBROADCASTD (R9), Z27
+	VPDPBUSD     Z24, Z27, Z9
+	VPDPBUSD     Z25, Z27, Z10
+	VPDPBUSD     Z26, Z27, Z11
+	VPBROADCASTD (R9)(BX*1), Z27
+	VPDPBUSD     Z24, Z27, Z12
+	VPDPBUSD     Z25, Z27, Z13
+	VPDPBUSD     Z26, Z27, Z14
+	VPBROADCASTD (R9)(BX*2), Z27
+	VPDPBUSD     Z24, Z27, Z15
+	VPDPBUSD     Z25, Z27, Z16
+	VPDPBUSD     Z26, Z27, Z17
+	VPBROADCASTD (R8), Z27
+	VPDPBUSD     Z24, Z27, Z18
+	VPDPBUSD     Z25, Z27, Z19
+	VPDPBUSD     Z26, Z27, Z20
+	VPBROADCASTD (R8)(BX*1), Z27
+	VPDPBUSD     Z24, Z27, Z21
+	VPDPBUSD     Z25, Z27, Z22
+	VPDPBUSD     Z26, Z27, Z23
+	VMOVDQU64    192(SI), Z24
+	VMOVDQU64    256(SI), Z25
+	VMOVDQU64    320(SI), Z26
+	VPBROADCASTD 4(DX), Z27
+	VPDPBUSD     Z24, Z27, Z0
+	VPDPBUSD     Z25, Z27, Z1
+	VPDPBUSD     Z26, Z27, Z2
+	VPBROADCASTD 4(DX)(BX*1), Z27
+	VPDPBUSD     Z24, Z27, Z3
+	VPDPBUSD     Z25, Z27, Z4
+	VPDPBUSD     Z26, Z27, Z5
+	VPBROADCASTD 4(DX)(BX*2), Z27
+	VPDPBUSD     Z24, Z27, Z6
+	VPDPBUSD     Z25, Z27, Z7
+	VPDPBUSD     Z26, Z27, Z8
+	VPBROADCASTD 4(R9), Z27
+	VPDPBUSD     Z24, Z27, Z9
+	VPDPBUSD     Z25, Z27, Z10
+	VPDPBUSD     Z26, Z27, Z11
+	VPBROADCASTD 4(R9)(BX*1), Z27
+	VPDPBUSD     Z24, Z27, Z12
+	VPDPBUSD     Z25, Z27, Z13
+	VPDPBUSD     Z26, Z27, Z14
+	VPBROADCASTD 4(R9)(BX*2), Z27
+	VPDPBUSD     Z24, Z27, Z15
+	VPDPBUSD     Z25, Z27, Z16
+	VPDPBUSD     Z26, Z27, Z17
+	VPBROADCASTD 4(R8), Z27
+	VPDPBUSD     Z24, Z27, Z18
+	VPDPBUSD     Z25, Z27, Z19
+	VPDPBUSD     Z26, Z27, Z20
+	VPBROADCASTD 4(R8)(BX*1), Z27
+	VPDPBUSD     Z24, Z27, Z21
+	VPDPBUSD     Z25, Z27, Z22
+	VPDPBUSD     Z26, Z27, Z23
+	ADDQ         $0x08, DX
+	ADDQ         $0x08, R9
+	ADDQ         $0x08, R8
+	ADDQ         $0x00000180, SI
+	SUBQ         $0x02, DI
+	JNE          elements
+	VMOVDQU32    Z0, (AX)
+	VMOVDQU32    Z1, 64(AX)
+	VMOVDQU32    Z2, 128(AX)
+	ADDQ         CX, AX
+	VMOVDQU32    Z3, (AX)
+	VMOVDQU32    Z4, 64(AX)
+	VMOVDQU32    Z5, 128(AX)
+	ADDQ         CX, AX
+	VMOVDQU32    Z6, (AX)
+	VMOVDQU32    Z7, 64(AX)
+	VMOVDQU32    Z8, 128(AX)
+	ADDQ         CX, AX
+	VMOVDQU32    Z9, (AX)
+	VMOVDQU32    Z10, 64(AX)
+	VMOVDQU32    Z11, 128(AX)
+	ADDQ         CX, AX
+	VMOVDQU32    Z12, (AX)
+	VMOVDQU32    Z13, 64(AX)
+	VMOVDQU32    Z14, 128(AX)
+	ADDQ         CX, AX
+	VMOVDQU32    Z15, (AX)
+	VMOVDQU32    Z16, 64(AX)
+	VMOVDQU32    Z17, 128(AX)
+	ADDQ         CX, AX
+	VMOVDQU32    Z18, (AX)
+	VMOVDQU32    Z19, 64(AX)
+	VMOVDQU32    Z20, 128(AX)
+	ADDQ         CX, AX
+	VMOVDQU32    Z21, (AX)
+	VMOVDQU32    Z22, 64(AX)
+	VMOVDQU32    Z23, 128(AX)
+	ADDQ         CX, AX
+	VZEROUPPER
+	RET
+
+// func reachCodesAVX512(masks *uint16, sums *int32, columns int, rows int, scales *float32, rests *float32, norms *float32, values *float32, fields *uint16, queries *float32, offsets *float32)
+// Requires: AVX, AVX512F
+TEXT ·reachCodesAVX512(SB), NOSPLIT, $8-88
+	MOVQ masks+0(FP), AX
+	MOVQ sums+8(FP), CX
+	MOVQ columns+16(FP), DX
+	MOVQ rows+24(FP), BX
+	MOVQ scales+32(FP), SI
+	MOVQ rests+40(FP), DI
+	MOVQ norms+48(FP), R8
+	MOVQ values+56(FP), R9
+	MOVQ fields+64(FP), R10
+	MOVQ queries+72(FP), R11
+	SHLQ $0x02, DX
+	LEAQ (DX)(DX*2), R12
+
+rows:
+	VBROADCASTSS (SI), Z0
+	ADDQ         $0x04, SI
+	VBROADCASTSS (DI), Z1
+	ADDQ         $0x04, DI
+	VBROADCASTSS (R8), Z2
+	ADDQ         $0x04, R8
+	VBROADCASTSS (R9), Z3
+	ADDQ         $0x04, R9
+	MOVWQZX      (R10), R13
+	ADDQ         $0x02, R10
+	IMULQ        DX, R13
+	ADDQ         offsets+80(FP), R13
+	MOVQ         R11, R15
+	XORQ         R14, R14
+
+queries:
+	LEAQ        (R15)(R12*1), BP
+	VMOVDQU32   (CX)(R14*1), Z4
+	VPSUBD      (R15)(DX*1), Z4, Z4
+	VCVTDQ2PS   Z4, Z4
+	VMULPS      (R15), Z0, Z5
+	VMULPS      Z5, Z4, Z4
+	VFMADD231PS (R15)(DX*2), Z1, Z4
+	VFMADD231PS (BP), Z2, Z4
+	VFMADD231PS (BP)(DX*1), Z3, Z4
+	VADDPS      (R13)(R14*1), Z4, Z4
+	VCMPPS      $0x05, (BP)(DX*2), Z4, K1
+	KMOVW       K1, BP
+	MOVW        BP, (AX)
+	ADDQ        $0x02, AX
+	ADDQ        $0x40, R14
+	ADDQ        $0x40, R15
+	CMPQ        R14, DX
+	JLT         queries
+	ADDQ        DX, CX
+	SUBQ        $0x01, BX
+	JNE         rows
 	VZEROUPPER
 	RET

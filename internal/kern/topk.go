@@ -66,8 +66,6 @@ type search struct {
 	k       int
 	query   []float32   // a single query, as it is
 	panels  []float32   // several queries, packed
-	codes   *Codes      // searched in place of m, if any, for
-	coded   coded       // this query
 	columns int         // how many queries, padded to the tile's width
 	workers []candidate // one per thread
 }
@@ -79,7 +77,6 @@ type candidate struct {
 	filling    int       // queries whose heap is not yet full
 	scores     *Matrix
 	line       []float32
-	sums       codeRoom
 }
 
 func newSearch(m, queries *Matrix, from, count, k, threads int) *search {
@@ -111,9 +108,6 @@ func (s *search) hire(count, threads int) {
 			c.thresholds[q] = float32(math.Inf(1))
 		}
 		c.line = make([]float32, scanRows)
-		if s.codes != nil {
-			c.sums = codeRoom{make([]int32, scanRows), make([]int32, scanRows)}
-		}
 	}
 }
 
@@ -133,11 +127,7 @@ func (s *search) run(ctx context.Context, threads int) error {
 func (s *search) scan(c *candidate, from, to int) {
 	for ; from < to; from += scanRows {
 		scores := c.line[:min(scanRows, to-from)]
-		if s.codes != nil {
-			s.codes.scores(c.line[:roundUp(len(scores), codeRows)], &c.sums, s.coded, from)
-		} else {
-			dotScan(scores, s.query, s.m, from)
-		}
+		dotScan(scores, s.query, s.m, from)
 		at := 0
 		for c.filling > 0 && at < len(scores) {
 			c.offer(0, RowScore{int32(from + at), scores[at]}, s.k)

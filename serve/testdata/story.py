@@ -44,22 +44,38 @@ for node in nodes[:20]:
     show(node)
 assert len(answer(read_events.sync_detailed(client=service, limit=1000), 200).events) == 120
 
-first = answer(get_model.sync_detailed(client=service), 200).digest
-body = JobRequest(kind=JobRequestKind.RETRAIN, method="naive", train_only=True)
-started = start_job.sync_detailed(client=service, body=body)
+
+def live():
+    return answer(get_model.sync_detailed(client=service), 200).digest
+
+
+# Refresh: the service learns from the clicks and deploys the model itself.
+first = live()
+refused = answer(roll_back_model.sync_detailed(client=service), 409)
+assert isinstance(refused, Problem) and refused.status == 409 and refused.hint, refused
+started = start_job.sync_detailed(client=service, body=JobRequest(kind=JobRequestKind.RETRAIN))
 job = answer(started, 202)
 assert started.headers["location"].endswith(f"/api/v1/jobs/{job.id}"), started.headers
 while job.state in (JobState.QUEUED, JobState.RUNNING):
     time.sleep(0.05)
     job = answer(get_job.sync_detailed(job.id, client=service), 200)
-assert job.state == JobState.DONE and job.model and not job.deployed, job
+assert job.state == JobState.DONE and job.deployed and job.serves, job
+assert all(check.passed for check in job.checks), job.checks
+fresh = job.model
+assert fresh != first and live() == fresh, (first, fresh)
+models = answer(list_models.sync_detailed(client=service), 200)
+assert models.current == fresh, models
+entry = next(m for m in models.models if m.digest == fresh)
+assert entry.parent == first and (entry.log.showings, entry.log.clicked) == (100, 20), entry
+assert show(nodes[20]).model == fresh
 
-test = answer(start_ab_test.sync_detailed(client=service, body=ABTestRequest(model=job.model, share=0.5)), 200)
-assert (test.a, test.b) == (first, job.model), test
-again = answer(start_ab_test.sync_detailed(client=service, body=ABTestRequest(model=job.model, share=0.25)), 409)
+# Trial: half of the readers get the model that was live before.
+test = answer(start_ab_test.sync_detailed(client=service, body=ABTestRequest(model=first, share=0.5)), 200)
+assert (test.a, test.b) == (fresh, first), test
+again = answer(start_ab_test.sync_detailed(client=service, body=ABTestRequest(model=first, share=0.25)), 409)
 assert isinstance(again, Problem) and again.hint, again
-arms = {show(node).arm for node in nodes}
-assert arms == {"a", "b"}, arms
+shown = [show(node) for node in nodes]
+assert {(a.arm, a.model) for a in shown} == {("a", fresh), ("b", first)}, shown
 for _ in range(200):
     compared = answer(get_ab_test.sync_detailed(client=service), 200)
     if sum(arm.shown for arm in compared.arms) == 5 * len(nodes):
@@ -67,11 +83,11 @@ for _ in range(200):
     time.sleep(0.05)
 assert [arm.clicked for arm in compared.arms] == [arm.sources for arm in compared.arms], compared
 answer(end_ab_test.sync_detailed(client=service), 200)
+assert live() == fresh
 
-refused = answer(roll_back_model.sync_detailed(client=service), 409)
-assert isinstance(refused, Problem) and refused.status == 409 and refused.hint, refused
-assert answer(deploy_model.sync_detailed(job.model, client=service), 200).digest == job.model
-assert answer(list_models.sync_detailed(client=service), 200).current == job.model
+# Roll back, and deploy again.
 assert answer(roll_back_model.sync_detailed(client=service), 200).digest == first
-assert answer(get_model.sync_detailed(client=service), 200).digest == first
+assert live() == first and show(nodes[0]).model == first
+assert answer(deploy_model.sync_detailed(fresh, client=service), 200).digest == fresh
+assert live() == fresh and show(nodes[0]).model == fresh
 print("done")

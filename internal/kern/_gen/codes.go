@@ -111,9 +111,9 @@ func dotCodes(s isa) {
 
 // scaleCodes: the approximate score of each row, of its two sums.
 func scaleCodes(s isa) {
-	function("scaleCodes"+s.name, "func(dst *float32, high, low *int32, scales *float32, count int, highZero, "+
-		"lowZero int32)",
-		"dst[k] = scales[k]·(128·(high[k] − highZero) + (low[k] − lowZero)); count is a multiple of the lanes.")
+	function("scaleCodes"+s.name, "func(dst *float32, high, low *int32, scales *float32, count int, step float32, "+
+		"highZero, lowZero int32)",
+		"dst[k] = scales[k]·step·(128·(high[k] − highZero) + (low[k] − lowZero)); count is a multiple of the lanes.")
 	dst, high, low := Load(Param("dst"), GP64()), Load(Param("high"), GP64()), Load(Param("low"), GP64())
 	scales, count := Load(Param("scales"), GP64()), Load(Param("count"), GP64())
 	zeros := [2]reg.VecVirtual{s.vec(), s.vec()}
@@ -127,6 +127,8 @@ func scaleCodes(s isa) {
 	VMOVD(bits, part)
 	shift := s.vec()
 	VBROADCASTSS(part, shift)
+	step := s.vec()
+	VBROADCASTSS(argument("step"), step)
 	at := GP64()
 	XORQ(at, at)
 	Label("loop")
@@ -146,11 +148,141 @@ func scaleCodes(s isa) {
 	}
 	VMULPS(shift, sums[0], sums[0]) // exact: a power of two
 	VADDPS(sums[1], sums[0], sums[0])
-	VMULPS(Mem{Base: scales, Index: at, Scale: 4}, sums[0], sums[0])
+	scaled := s.vec()
+	VMULPS(Mem{Base: scales, Index: at, Scale: 4}, step, scaled)
+	VMULPS(scaled, sums[0], sums[0])
 	VMOVUPS(sums[0], Mem{Base: dst, Index: at, Scale: 4})
 	ADDQ(U8(s.lanes), at)
 	JMP(LabelRef("loop"))
 	Label("done")
+	VZEROUPPER()
+	RET()
+}
+
+// The register tile of the block product of codes.
+const (
+	codeTileRows    = 8
+	codeTileColumns = 48
+)
+
+// tileCodes: integer product-sums of eight coded rows, where they are, with the queries of a panel: for every four
+// elements the four of one query behind those of the other. AVX-512 with VNNI.
+func tileCodes() {
+	const registers = codeTileColumns / 16
+	function("tileCodesAVX512", "func(c *int32, cStride int, a *uint8, aStride int, panel *int8, fours int)",
+		"c = a·panel over a full register tile of 8×48; strides in bytes, fours an even number of four elements each.")
+	c, cStride := Load(Param("c"), GP64()), Load(Param("cStride"), GP64())
+	a, stride := Load(Param("a"), GP64()), Load(Param("aStride"), GP64())
+	panel, fours := Load(Param("panel"), GP64()), Load(Param("fours"), GP64())
+	var sums [codeTileRows][registers]reg.VecVirtual
+	for r := range sums {
+		for n := range sums[r] {
+			sums[r][n] = ZMM()
+			VPXORD(sums[r][n], sums[r][n], sums[r][n])
+		}
+	}
+	// three rows share a base: base, base+stride, base+2·stride
+	three, bases := GP64(), []reg.GPVirtual{a.(reg.GPVirtual), GP64(), GP64()}
+	LEAQ(Mem{Base: stride, Index: stride, Scale: 2}, three)
+	for b := 1; b < len(bases); b++ {
+		LEAQ(Mem{Base: bases[b-1], Index: three, Scale: 1}, bases[b])
+	}
+	Label("elements")
+	const unroll = 2
+	for u := range unroll {
+		var parts [registers]reg.VecVirtual
+		for n := range parts {
+			parts[n] = ZMM()
+			VMOVDQU64(Mem{Base: panel, Disp: (u*registers + n) * 64}, parts[n])
+		}
+		for r := range sums {
+			m := Mem{Base: bases[r/3], Disp: 4 * u}
+			if r%3 > 0 {
+				m.Index, m.Scale = stride, uint8(r%3)
+			}
+			v := ZMM()
+			VPBROADCASTD(m, v)
+			for n := range parts {
+				VPDPBUSD(parts[n], v, sums[r][n])
+			}
+		}
+	}
+	for _, base := range bases {
+		ADDQ(U8(4*unroll), base)
+	}
+	ADDQ(U32(unroll*registers*64), panel)
+	SUBQ(U8(unroll), fours)
+	JNE(LabelRef("elements"))
+	for r := range sums {
+		for n := range sums[r] {
+			VMOVDQU32(sums[r][n], Mem{Base: c, Disp: n * 64})
+		}
+		ADDQ(cStride, c)
+	}
+	VZEROUPPER()
+	RET()
+}
+
+// reachCodes: which queries a coded row may be among the best of. AVX-512.
+//
+// Long because it reads as the assembly that it writes: one routine, whose registers live to its end.
+func reachCodes() {
+	function("reachCodesAVX512", "func(masks *uint16, sums *int32, columns, rows int, scales, rests, norms, "+
+		"values *float32, fields *uint16, queries, offsets *float32)",
+		"Bit j of the masks of row i: whether not scales[i]·step[j]·(sums[i][j] − zero[j]) + rests[i]·reach[j] + "+
+			"norms[i]·rest[j] + slope[j]·values[i] + offsets[fields[i]][j] < least[j]. queries is one array behind "+
+			"the other, each of as many elements as there are columns, a multiple of 16: step, zero, reach, rest, "+
+			"slope, least.")
+	masks, sums := Load(Param("masks"), GP64()), Load(Param("sums"), GP64())
+	columns, rows := Load(Param("columns"), GP64()), Load(Param("rows"), GP64())
+	scales, rests := Load(Param("scales"), GP64()), Load(Param("rests"), GP64())
+	norms, values := Load(Param("norms"), GP64()), Load(Param("values"), GP64())
+	fields, queries := Load(Param("fields"), GP64()), Load(Param("queries"), GP64())
+	SHLQ(U8(2), columns) // in bytes
+	three := GP64()
+	LEAQ(Mem{Base: columns, Index: columns, Scale: 2}, three)
+	offsets, at, query := GP64(), GP64(), GP64()
+	scale, rest, norm, value := ZMM(), ZMM(), ZMM(), ZMM()
+	Label("rows")
+	for _, of := range []struct {
+		from reg.Register
+		to   reg.VecVirtual
+	}{{scales, scale}, {rests, rest}, {norms, norm}, {values, value}} {
+		VBROADCASTSS(Mem{Base: of.from}, of.to)
+		ADDQ(U8(4), of.from)
+	}
+	MOVWQZX(Mem{Base: fields}, offsets)
+	ADDQ(U8(2), fields)
+	IMULQ(columns, offsets)
+	ADDQ(argument("offsets"), offsets)
+	MOVQ(queries, query)
+	XORQ(at, at)
+	Label("queries")
+	// of the six arrays, three by this base and three by the next
+	later := GP64()
+	LEAQ(Mem{Base: query, Index: three, Scale: 1}, later)
+	z, factor := ZMM(), ZMM()
+	VMOVDQU32(Mem{Base: sums, Index: at, Scale: 1}, z)
+	VPSUBD(Mem{Base: query, Index: columns, Scale: 1}, z, z)
+	VCVTDQ2PS(z, z)
+	VMULPS(Mem{Base: query}, scale, factor)
+	VMULPS(factor, z, z)
+	VFMADD231PS(Mem{Base: query, Index: columns, Scale: 2}, rest, z)
+	VFMADD231PS(Mem{Base: later}, norm, z)
+	VFMADD231PS(Mem{Base: later, Index: columns, Scale: 1}, value, z)
+	VADDPS(Mem{Base: offsets, Index: at, Scale: 1}, z, z)
+	mask, word := K(), GP32()
+	VCMPPS(U8(5), Mem{Base: later, Index: columns, Scale: 2}, z, mask) // not less than
+	KMOVW(mask, word)
+	MOVW(word.As16(), Mem{Base: masks})
+	ADDQ(U8(2), masks)
+	ADDQ(U8(64), at)
+	ADDQ(U8(64), query)
+	CMPQ(at, columns)
+	JLT(LabelRef("queries"))
+	ADDQ(columns, sums)
+	SUBQ(U8(1), rows)
+	JNE(LabelRef("rows"))
 	VZEROUPPER()
 	RET()
 }

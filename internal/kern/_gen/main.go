@@ -62,6 +62,8 @@ func main() {
 		adam(s)
 		pairSlopes(s)
 	}
+	tileCodes()
+	reachCodes()
 	Generate()
 }
 

@@ -3,11 +3,11 @@
 
 document.documentElement.classList.add('scripted')
 
-// On a phone the list comes first: options are folded into one line.
-const options = document.querySelector('details.controls')
-if (options) {
-	const narrow = matchMedia('(max-width: 600px)')
-	const fold = () => { options.open = !narrow.matches }
+// On a phone the list comes first: options and long forms are folded into one line.
+const narrow = matchMedia('(max-width: 600px)')
+for (const options of document.querySelectorAll('details.controls, details.folds')) {
+	const open = options.open
+	const fold = () => { options.open = open && !narrow.matches }
 	narrow.addEventListener('change', fold)
 	fold()
 }
@@ -26,6 +26,16 @@ const trouble = text => {
 	place.textContent = text
 }
 
+// What is wrong, for a person. What was typed stays on the page.
+const reason = (status, text) => {
+	if (status === 401) return 'You are signed out. Sign in in another tab, then try again here: what you typed is still there.'
+	try {
+		return `The service refused this: ${JSON.parse(text).detail}.`
+	} catch {
+		return `The service responded with an error (${status}). This page is out of date; reload it.`
+	}
+}
+
 // A part is replaced only by the same part: a response without it, such as an error, leaves the page as it is.
 document.addEventListener('htmx:before:swap', event => {
 	const {ctx} = event.detail
@@ -33,7 +43,7 @@ document.addEventListener('htmx:before:swap', event => {
 	const quiet = ctx.sourceElement?.id === 'alarm'
 	if (ctx.select?.startsWith('#') && !ctx.text.includes(`id="${ctx.select.slice(1)}"`) || quiet && status !== 200) {
 		event.preventDefault()
-		if (!quiet) trouble(`The service responded with an error (${status}). This page is out of date; reload it.`)
+		if (!quiet) trouble(reason(status, ctx.text))
 	} else if (!quiet) {
 		trouble('')
 	}
