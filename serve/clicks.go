@@ -153,8 +153,9 @@ func (r *reading) note() string {
 	return text
 }
 
-// learnClicks finds κ and θ for a training, first given what the live model believes to be wanted.
-func (s *Service) learnClicks(ctx context.Context, r *reading, parent *loadedModel, settings fit.Settings,
+// learnClicks finds κ and θ for a training, first given what the model that the training begins at
+// believes to be wanted.
+func (s *Service) learnClicks(ctx context.Context, r *reading, first *loadedModel, settings fit.Settings,
 	report progress.Func) error {
 	if err := s.read(ctx, r); err != nil || r.log.Showings == 0 || settings.Method == "naive" {
 		return err
@@ -164,12 +165,12 @@ func (s *Service) learnClicks(ctx context.Context, r *reading, parent *loadedMod
 	turn := int64(0)
 	found, err := r.log.Learn(s.o.Clicks.Given, func(clicks *click.Behaviour) ([]float64, error) {
 		if clicks == nil {
-			return s.wantedBy(ctx, parent.Model(), parent.base.Graph(), settings.Method, r)
+			return s.wantedBy(ctx, first.Model(), first.base.Graph(), settings.Method, r)
 		}
 		report(progress.Event{Phase: "learning how readers click", Done: turn, Of: 2})
 		turn++
 		r.clicks = clicks
-		data, err := s.trainingData(ctx, parent.origin, settings.Method, r)
+		data, err := s.trainingData(ctx, first.origin, settings.Method, r)
 		if err != nil {
 			return nil, err
 		}

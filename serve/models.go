@@ -36,7 +36,7 @@ type ModelEntry struct {
 	Digest string    `json:"digest" doc:"SHA-256 of the file"`
 	Method string    `json:"method"`
 	Made   time.Time `json:"made"`
-	Parent string    `json:"parent,omitempty" doc:"digest of the model whose settings it was retrained with"`
+	Parent string    `json:"parent,omitempty" doc:"digest of the model that its training began at"`
 	// Catalogue is that of the dataset's copy that it was fitted to.
 	Catalogue int64   `json:"catalogue,omitempty" doc:"last change of the catalogue that it learned from; 0: none"`
 	Seq       int64   `json:"seq,omitempty" doc:"last event of the log that it learned from; 0: none"`

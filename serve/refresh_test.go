@@ -18,8 +18,12 @@ func TestRetrainRefreshes(t *testing.T) {
 	show := func(lists int) {
 		for range lists {
 			a := c.list(fmt.Sprintf("node=p%d&k=20&log=true", shown%240))
+			act := store.Clicked // by which how readers click is learned, given what was believed before
+			if shown%3 == 0 {
+				act = store.Linked
+			}
 			want[store.Result](c, 200, "POST", "/api/v1/events",
-				eventBatch{[]store.LogEvent{about(a, shown%10, store.Linked, fmt.Sprint("l", shown))}})
+				eventBatch{[]store.LogEvent{about(a, shown%10, act, fmt.Sprint("l", shown))}})
 			shown++
 		}
 	}
@@ -44,8 +48,12 @@ func TestRetrainRefreshes(t *testing.T) {
 		}
 	}
 	show(120)
-	first, entry := retrain(JobRequest{})
+	first, _ := retrain(JobRequest{})
 	full(first, "since the last one")
+	again, entry := retrain(JobRequest{})
+	if again.Model != first.Model {
+		t.Errorf("done again, the full training makes %s, not %s", again.Model, first.Model)
+	}
 	show(2)
 	second, refreshed := retrain(JobRequest{})
 	of := second.Training
@@ -58,9 +66,12 @@ func TestRetrainRefreshes(t *testing.T) {
 		!strings.Contains(strings.Join(detail.Findings.Verdict, " "), entry.Made.Format("2006-01-02")) {
 		t.Errorf("the findings do not say that they are of an earlier day: %+v", detail.Findings)
 	}
-	again, _ := retrain(JobRequest{})
-	if again.Model != second.Model || again.Training.Kind != "refresh" {
-		t.Errorf("done again, the job makes %s, not %s", again.Model, second.Model)
+	for range 2 {
+		again, _ := retrain(JobRequest{})
+		if again.Model != second.Model || again.Training.Kind != "refresh" {
+			t.Errorf("done again, the job makes %s, not %s: %+v, not %+v", again.Model, second.Model,
+				again.Training.Refresh, of.Refresh)
+		}
 	}
 	if page := c.do("GET", "/runs", nil).Body.String(); !strings.Contains(page, "Refreshed from the model that") {
 		t.Error("the page does not say that the model was refreshed")

@@ -161,7 +161,17 @@ func (s *Service) retrain(ctx context.Context, r JobRequest, report progress.Fun
 	hidden := s.forgotten.hidden.Load()
 	settings.Method = method
 	log := s.readingFor(base, totals.Seq)
-	if err := s.learnClicks(ctx, log, parent, settings, report); err != nil {
+	start, err := s.startFor(r, method, log)
+	if err != nil {
+		return err
+	}
+	first := parent
+	if start.from.Digest != parent.digest {
+		if first, err = s.load(ctx, start.from.Digest, ""); err != nil {
+			return err
+		}
+	}
+	if err := s.learnClicks(ctx, log, first, settings, report); err != nil {
 		return err
 	}
 	data, err := s.trainingData(ctx, parent.origin, method, log)
@@ -169,11 +179,7 @@ func (s *Service) retrain(ctx context.Context, r JobRequest, report progress.Fun
 		return err
 	}
 	settings.Progress = report
-	from, why, err := s.beginning(r, method, base, totals.Seq)
-	if err != nil {
-		return err
-	}
-	m, training, err := s.learn(ctx, from, why, data, settings)
+	m, training, err := s.learn(ctx, start, data, settings)
 	if err != nil {
 		return err
 	}
@@ -194,7 +200,7 @@ func (s *Service) retrain(ctx context.Context, r JobRequest, report progress.Fun
 	if err != nil {
 		return err
 	}
-	entry := ModelEntry{Digest: digest, Method: m.Method, Made: s.o.Now().UTC(), Parent: parent.digest,
+	entry := ModelEntry{Digest: digest, Method: m.Method, Made: s.o.Now().UTC(), Parent: start.from.Digest,
 		Seq: totals.Seq, Logged: data.Logged, Note: data.note + training.note(), Catalogue: base.seq,
 		Training: training, Log: &LogReading{At: log.at, Counts: log.log.Counts, Clicks: log.clicks}}
 	if entry.Checks, err = s.validate(ctx, next, parent, data, training.Refresh); err != nil {
@@ -262,41 +268,46 @@ func (t *ModelTraining) note() string {
 	return fmt.Sprintf(", refresh %d of the full training", t.Refresh.Number)
 }
 
-// beginning returns the model to refresh, or why a full training is to be: the live one or, where nothing is new since
-// that was trained, the one that it began at, so that a job that is done again ends in the same model.
-func (s *Service) beginning(r JobRequest, method string, base *baseData, seq int64) (from *ModelEntry, why string,
-	err error) {
+// start is where a training begins.
+type start struct {
+	from ModelEntry // what is first believed to be wanted, and what a refresh begins at
+	full string     // why the training is to be in full; empty for a refresh
+}
+
+// startFor returns where a training begins: at the live model or, where nothing is new since that was trained, where
+// that began, so that a job that is done again ends in the same model.
+func (s *Service) startFor(r JobRequest, method string, log *reading) (start, error) {
 	live, err := s.models.find(s.live.Load().current.digest)
 	if err != nil {
-		return nil, "", err
+		return start{}, err
 	}
-	without := 0
-	if live.Training != nil {
-		without = live.Training.Forgotten
+	at, without, repeated := start{from: live}, 0, false
+	if of := live.Training; of != nil {
+		without = of.Forgotten
+		if live.Seq == log.upTo && live.Catalogue == log.base.seq {
+			if before, err := s.models.find(live.Parent); err == nil {
+				at.from, repeated = before, true
+			} else {
+				at.full = "nothing is new since the live model was trained"
+			}
+		}
 	}
-	repeated := live.Training != nil && live.Seq == seq && live.Catalogue == base.seq
 	switch {
 	case r.Full:
-		return nil, "as requested", nil
+		at.full = "as requested"
 	case method != live.Method:
-		return nil, "the live model has another method", nil
+		at.full = "the live model has another method"
 	case s.Forgotten().Nodes != without:
-		return nil, "somebody was forgotten, from whom the live model learned", nil
+		at.full = "somebody was forgotten, from whom the live model learned"
 	case repeated && live.Training.Refresh == nil:
-		return nil, live.Training.Reason, nil
-	case repeated:
-		parent, err := s.models.find(live.Parent)
-		if err != nil {
-			return nil, "nothing is new since the live model was refreshed", nil
-		}
-		return &parent, "", nil
+		at.full = live.Training.Reason
 	}
-	return &live, "", nil
+	return at, nil
 }
 
 // learn refreshes a model, or trains in full where there is none or that is due.
-func (s *Service) learn(ctx context.Context, entry *ModelEntry, why string, data *trainingData,
-	settings fit.Settings) (model.Model, *ModelTraining, error) {
+func (s *Service) learn(ctx context.Context, at start, data *trainingData, settings fit.Settings) (model.Model,
+	*ModelTraining, error) {
 	none, forgotten := model.Model{}, s.Forgotten().Nodes // retrain drops the model if somebody more is forgotten
 	full := func(reason string) (model.Model, *ModelTraining, error) {
 		s.o.Log.InfoContext(ctx, "training in full", "reason", reason)
@@ -307,17 +318,17 @@ func (s *Service) learn(ctx context.Context, entry *ModelEntry, why string, data
 		m, err := result.Model()
 		return m, &ModelTraining{Kind: "full", Reason: reason, Forgotten: forgotten}, err
 	}
-	if entry == nil {
-		return full(why)
+	if at.full != "" {
+		return full(at.full)
 	}
-	m, err := s.modelOn(ctx, entry.Digest, data.Problem.Nodes)
+	m, err := s.modelOn(ctx, at.from.Digest, data.Problem.Nodes)
 	if ctx.Err() != nil {
 		return none, nil, ctx.Err()
 	}
 	if err != nil {
 		return full("the live model does not know all nodes or fields")
 	}
-	from := fit.Earlier{Model: m, Made: entry.Made}
+	from := fit.Earlier{Model: m, Made: at.from.Made}
 	due, err := from.Due(data.Problem)
 	if err == nil && len(due) > 0 {
 		return full(strings.Join(due, "; "))
