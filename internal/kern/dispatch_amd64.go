@@ -8,20 +8,18 @@ import (
 	"golang.org/x/sys/cpu"
 )
 
-//go:generate sh -c "cd _gen && go run . -out ../kernels_amd64.s -stubs ../kernels_amd64.go -pkg kern"
-
 // The switches below, rather than a table of functions, let the compiler see that no argument
 // escapes. Callers have checked every length and index; slices reach the assembly as pointers.
 
-func best() variant {
+func variants() []variant {
 	x := cpu.X86
 	switch {
 	case !(x.HasAVX2 && x.HasFMA && x.HasF16C && x.HasBMI1):
-		return plain
+		return []variant{plain}
 	case x.HasAVX512F && x.HasAVX512BW && x.HasAVX512DQ && x.HasAVX512VL:
-		return avx512
+		return []variant{plain, avx2, avx512}
 	}
-	return avx2
+	return []variant{plain, avx2}
 }
 
 // lanes is the number of float32 numbers that the elementwise kernels take at a time.
@@ -45,10 +43,6 @@ func tileShape() (int, int) {
 	}
 	return plainTileRows, plainTileColumns
 }
-
-func p32(s []float32) *float32 { return unsafe.SliceData(s) }
-func pInt(s []int32) *int32    { return unsafe.SliceData(s) }
-func p16(s []uint16) *uint16   { return unsafe.SliceData(s) }
 
 func dotGather(dst, q []float32, m *Matrix, idx []int32) {
 	switch {

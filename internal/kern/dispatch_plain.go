@@ -1,8 +1,8 @@
-//go:build !amd64 || noasm
+//go:build !(amd64 || arm64) || noasm
 
 package kern
 
-func best() variant { return plain }
+func variants() []variant { return []variant{plain} }
 
 func lanes() int            { return 1 }
 func tileShape() (int, int) { return plainTileRows, plainTileColumns }
