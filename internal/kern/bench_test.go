@@ -48,8 +48,17 @@ func benchmarkVariants(b *testing.B, run func(b *testing.B)) {
 	}
 }
 
+// sized returns a size, or with -short a small one, for emulators.
+func sized(whole, small int) int {
+	if testing.Short() {
+		return small
+	}
+	return whole
+}
+
 func BenchmarkRows(b *testing.B) {
-	const nodes, dim, pairs = 200_000, 768, 8192
+	const dim = 768
+	nodes, pairs := sized(200_000, 2000), sized(8192, 512)
 	rng := rand.New(rand.NewPCG(1, 2))
 	idx, other := make([]int32, pairs), make([]int32, pairs)
 	for _, half := range []bool{false, true} {
@@ -108,32 +117,34 @@ func BenchmarkRows(b *testing.B) {
 }
 
 func BenchmarkMulT(b *testing.B) {
-	for _, n := range []int{64, 2048} {
-		a, c := randomMatrix(b, 2048, 768, false, 1), randomMatrix(b, n, 768, false, 2)
-		z, _ := NewMatrix(2048, n)
+	rows := sized(2048, 64)
+	for _, n := range []int{64, rows} {
+		a, c := randomMatrix(b, rows, 768, false, 1), randomMatrix(b, n, 768, false, 2)
+		z, _ := NewMatrix(rows, n)
 		benchmarkVariants(b, func(b *testing.B) {
 			for b.Loop() {
 				MulT(z, a, c)
 			}
-			b.ReportMetric(2*2048*float64(n)*768*float64(b.N)/b.Elapsed().Seconds()/1e9, "GF/s")
+			b.ReportMetric(2*float64(rows*n)*768*float64(b.N)/b.Elapsed().Seconds()/1e9, "GF/s")
 		})
 	}
 }
 
 func BenchmarkMul(b *testing.B) {
-	c, h := randomMatrix(b, 1024, 2048, false, 1), randomMatrix(b, 2048, 768, false, 2)
-	v, _ := NewMatrix(1024, 768)
+	rows, deep := sized(1024, 16), sized(2048, 128)
+	c, h := randomMatrix(b, rows, deep, false, 1), randomMatrix(b, deep, 768, false, 2)
+	v, _ := NewMatrix(rows, 768)
 	benchmarkVariants(b, func(b *testing.B) {
 		for b.Loop() {
 			Mul(v, c, h, false)
 		}
-		b.ReportMetric(2*1024*2048*768*float64(b.N)/b.Elapsed().Seconds()/1e9, "GF/s")
+		b.ReportMetric(2*float64(rows*deep)*768*float64(b.N)/b.Elapsed().Seconds()/1e9, "GF/s")
 	})
 }
 
 func BenchmarkTopK(b *testing.B) {
 	for _, half := range []bool{false, true} {
-		m := randomMatrix(b, 300_000, 768, half, 1)
+		m := randomMatrix(b, sized(300_000, 1000), 768, half, 1)
 		for _, batch := range []int{1, 64} {
 			queries := randomMatrix(b, batch, 768, false, 2)
 			name := map[bool]string{false: "float32", true: "float16"}[half]
@@ -147,11 +158,42 @@ func BenchmarkTopK(b *testing.B) {
 	}
 }
 
+// Sums of codes with one query, and with as many as a tile is wide.
+func BenchmarkCodes(b *testing.B) {
+	rows := sized(100_000, 1024) / codeBlockRows * codeBlockRows
+	m := randomMatrix(b, rows, 768, false, 1)
+	c := quantise(b, m, 2)
+	queries := randomMatrix(b, codeTileColumns, 768, false, 2)
+	one := c.codeQuery(queries.Row(0))
+	room, sums := make([]int32, 2*rows), make([]int32, codeBlockRows*codeTileColumns)
+	block := newCodeBlock(c, &CodeSearch{Queries: queries, K: 10}, 0, codeTileColumns, 1)
+	bytes := int64(rows * c.stride)
+	b.Run("one", func(b *testing.B) {
+		benchmarkVariants(b, func(b *testing.B) {
+			b.SetBytes(bytes)
+			for b.Loop() {
+				dotCodes(room[:rows], room[rows:], one.high, one.low, c.bytes, c.stride)
+			}
+		})
+	})
+	b.Run("block", func(b *testing.B) {
+		benchmarkVariants(b, func(b *testing.B) {
+			b.SetBytes(bytes * codeTileColumns)
+			for b.Loop() {
+				for from := 0; from < rows; from += codeBlockRows {
+					block.multiply(sums, from, codeBlockRows)
+				}
+			}
+		})
+	})
+}
+
 func BenchmarkFunctions(b *testing.B) {
-	z := randomRow(rand.New(rand.NewPCG(1, 2)), 1<<16)
+	z := randomRow(rand.New(rand.NewPCG(1, 2)), sized(1<<16, 1<<12))
 	y, loss := make([]float32, len(z)), make([]float32, len(z))
 	for name, f := range map[string]func(){
 		"sigmoid":         func() { Sigmoid(y, z) },
+		"logSigmoid":      func() { LogSigmoid(y, z) },
 		"sigmoidsoftplus": func() { SigmoidSoftplus(y, loss, z) },
 		"lossSums":        func() { var s UnlinkedSums; s.Add(z, 0.3, 0.7) },
 		"lossSumsEach":    func() { var s UnlinkedSums; s.AddEach(z, z, 0.01) },
