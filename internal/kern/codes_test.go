@@ -121,6 +121,9 @@ func TestCodeBlocks(t *testing.T) {
 // The rotation keeps lengths and angles, and spreads what is in one element over all.
 func TestRotation(t *testing.T) {
 	for _, dim := range []int{1, 2, 3, 8, 20, 64, 100, 256, 300, 768} {
+		if testing.Short() && dim > 100 {
+			break
+		}
 		r := newRotation(dim).matrix
 		worst, most := 0.0, 0.0
 		for a := range dim {
@@ -296,7 +299,7 @@ func weighted(t *testing.T, m *Matrix, count int, seed uint64) *Matrix {
 
 // Every inner product is within the bound of its estimate; and the bound is worth something.
 func TestEstimates(t *testing.T) {
-	const rows = 5000
+	rows := sized(5000, 300)
 	for at, kind := range clouds {
 		dim := []int{20, 100, 256, 384}[at%4]
 		m := cloud(t, kind, rows, dim, 7)
@@ -362,6 +365,9 @@ func fullScan(m *Matrix, s CodeSearch) [][]RowScore {
 func TestTopKCodesIsExact(t *testing.T) {
 	for at, kind := range clouds {
 		rows, dim := []int{300, 2047, chunkRows + 700}[at%3], []int{3, 100, 256, 64}[at%4]
+		if testing.Short() {
+			rows = min(rows, 400)
+		}
 		m := cloud(t, kind, rows, dim, 8)
 		c := quantise(t, m, 2)
 		rng := rand.New(rand.NewPCG(11, 3))
@@ -369,7 +375,7 @@ func TestTopKCodesIsExact(t *testing.T) {
 		for i := range fields {
 			fields[i] = uint16(rng.IntN(5))
 		}
-		const most = 260 // queries: more than a group
+		most := sized(260, 70) // queries: more than a group
 		queries := weighted(t, m, most, 4)
 		var offsets [][]float32
 		for range most {
@@ -378,7 +384,7 @@ func TestTopKCodesIsExact(t *testing.T) {
 		offsets[7][1], offsets[8][2], offsets[9] = float32(math.Inf(-1)), 1e6, nil
 		slopes := randomRow(rng, most)
 		slopes[5], slopes[6] = 0, 1e-7
-		for trial, count := range []int{1, 2, 5, 70, most} {
+		for trial, count := range []int{1, 2, 5, most / 2, most} {
 			few, _ := queries.Slice(0, count)
 			s := CodeSearch{Queries: few, K: []int{1, 7, 100, rows + 1}[(trial+at)%4]}
 			if trial%2 == 1 {
@@ -415,6 +421,9 @@ func first(hits []RowScore) string {
 
 // Only a few rows are left to look at in full.
 func TestLikelyRowsAreFew(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow, and this is -short; ./check runs it once without")
+	}
 	const rows, k = 20_000, 10
 	m := cloud(t, "spectrum", rows, 256, 3)
 	c := quantise(t, m, 2)

@@ -176,6 +176,17 @@ func TestBlocksStayInside(t *testing.T) {
 					what := fmt.Sprintf("%d×%d·%d, float16 %v, upper %v", rows, columns, dim, half, y.upper)
 					a, b, z := y.matrix(rows, dim, half), y.matrix(columns, dim, half), y.matrix(rows, columns, false)
 					MulT(z, a, b)
+					for i := range rows {
+						left := row64(a, i)
+						for j, got := range z.Row(i) {
+							var sum, magnitude float64
+							for d, h := range row64(b, j) {
+								sum += h * left[d]
+								magnitude += math.Abs(h * left[d])
+							}
+							agree(y.t, what, got, sum, magnitude, dim)
+						}
+					}
 					y.check("MulT " + what)
 					c, h, v := y.matrix(rows, columns, false), y.matrix(columns, dim, half), y.matrix(rows, dim, false)
 					Mul(v, c, h, true)
