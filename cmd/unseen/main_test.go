@@ -138,7 +138,7 @@ func TestVersion(t *testing.T) {
 	_, stdout, _ = invoke("version", "--json")
 	var b build
 	decodeOne(t, stdout, &b)
-	if b != readBuild() || !slices.Contains([]string{"avx512", "avx2", "go"}, b.Kernels) {
+	if b != readBuild() || !slices.Contains([]string{"avx512", "avx2", "neon", "go"}, b.Kernels) {
 		t.Errorf("version --json gives %+v", b)
 	}
 }
