@@ -67,11 +67,12 @@ func (r *routine) peek(from string, count int) []vec {
 	return out
 }
 
-// write stores vectors and moves the pointer behind them.
+// write stores vectors and moves the pointer behind them, on its own: the next address should not wait for the values.
 func (r *routine) write(to string, values []vec) {
-	for _, v := range values {
-		r.on("FMOVQ.P F%d, 16("+to+")", v)
+	for i, v := range values {
+		r.on(fmt.Sprintf("FMOVQ F%%d, %d(%s)", 16*i, to), v)
 	}
+	r.do("ADD $%d, %s", 16*len(values), to)
 }
 
 // readOne loads a single element as float32 and moves the pointer behind it.
