@@ -69,7 +69,8 @@ func gram(h []float32, order int, m *Matrix, idx []int32, c []float32) {
 	const block = 8 // rows are padded to twice as much
 	for a := 0; a < m.dim; a += block {
 		for b := 0; b <= a; b += block {
-			gramNEON(p32(h[a*order+b:]), 4*order, p32(m.f32[a:]), p32(m.f32[b:]), 4*m.stride, pInt(idx), p32(c), len(idx))
+			out, left, right := p32(h[a*order+b:]), p32(m.f32[a:]), p32(m.f32[b:])
+			gramNEON(out, 4*order, left, right, 4*m.stride, pInt(idx), p32(c), len(idx))
 		}
 	}
 }

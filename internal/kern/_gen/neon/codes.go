@@ -196,14 +196,13 @@ func tileCodes(f *file) {
 }
 
 // reachCodes: which queries a row may be among the best of, 16 at a time.
-//
-// Long because it reads as the assembly that it writes: one routine, whose registers live to its end.
 func reachCodes(f *file) {
-	r := f.function("reachCodesNEON", "Bit j of the masks of row i: whether not scales[i]·step[j]·(sums[i][j] − zero[j])"+
-		" + rests[i]·reach[j] + norms[i]·rest[j] + slope[j]·values[i] + offsets[fields[i]][j] < least[j]. queries is "+
-		"one array behind the other, each of as many elements as there are columns, a multiple of 16: step, zero, "+
-		"reach, rest, slope, least.", "masks *uint16", "sums *int32", "columns int", "rows int", "scales *float32",
-		"rests *float32", "norms *float32", "values *float32", "fields *uint16", "queries *float32", "offsets *float32")
+	r := f.function("reachCodesNEON", "Bit j of the masks of row i: whether not scales[i]·step[j]·(sums[i][j] "+
+		"− zero[j]) + rests[i]·reach[j] + norms[i]·rest[j] + slope[j]·values[i] + offsets[fields[i]][j] < "+
+		"least[j]. queries is one array behind the other, each of as many elements as there are columns, a multiple "+
+		"of 16: step, zero, reach, rest, slope, least.", "masks *uint16", "sums *int32", "columns int", "rows int",
+		"scales *float32", "rests *float32", "norms *float32", "values *float32", "fields *uint16", "queries *float32",
+		"offsets *float32")
 	masks, sums, columns, rows := r.load("masks"), r.load("sums"), r.load("columns"), r.load("rows")
 	var lists []string
 	for _, name := range []string{"scales", "rests", "norms", "values"} {
