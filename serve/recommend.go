@@ -115,7 +115,7 @@ func (s *Service) Recommend(ctx context.Context, r RecommendRequest) (_ *Recomme
 		s.metrics.shed.Inc()
 		return nil, err
 	}
-	defer leave()
+	defer func() { leave() }()
 	ways := 0
 	for _, given := range []bool{r.Node != "", r.Text != "" || r.Title != "", r.History != nil, r.Nodes != nil,
 		r.Anybody} {
@@ -169,6 +169,7 @@ func (s *Service) Recommend(ctx context.Context, r RecommendRequest) (_ *Recomme
 	s.metrics.recommended.Add(float64(len(a.Items)))
 	s.traffic.count(s.o.Now(), len(a.Items), q.Explore)
 	if r.Log {
+		leave = s.gate.store(leave)
 		if a.Logged, err = s.logShown(ctx, r, a); err != nil {
 			return nil, err
 		}
@@ -595,10 +596,24 @@ var errTooMany = errors.New("too many recommendations at once")
 type gate struct {
 	inside  chan struct{}
 	waiting chan struct{}
+	storing chan struct{} // have left, and wait for the event log
 }
 
 func newGate(inside, waiting int) *gate {
-	return &gate{make(chan struct{}, inside), make(chan struct{}, waiting)}
+	return &gate{make(chan struct{}, inside), make(chan struct{}, waiting), make(chan struct{}, waiting)}
+}
+
+// store lets another request in while one that is inside waits for the event log, so that what is computed meanwhile
+// shares the next sync. Where too many wait for the log already, it keeps its place. It returns what to call at the end
+// in place of leave.
+func (g *gate) store(leave func()) func() {
+	select {
+	case g.storing <- struct{}{}:
+		leave()
+		return func() { <-g.storing }
+	default:
+		return leave
+	}
 }
 
 func (g *gate) enter(ctx context.Context) (leave func(), err error) {

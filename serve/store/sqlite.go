@@ -86,7 +86,7 @@ ALTER TABLE compacted ADD COLUMN candidates INTEGER NOT NULL DEFAULT 0;
 var sqliteVersion = len(sqliteMigrations)
 
 const sqliteAddTotals = `
-INSERT INTO totals SELECT kind, count(*), min(at), max(at) FROM events WHERE seq > ? GROUP BY kind
+INSERT INTO totals VALUES (?, ?, ?, ?)
 ON CONFLICT (kind) DO UPDATE SET events = events + excluded.events,
 	first = min(first, excluded.first), last = max(last, excluded.last)`
 
@@ -101,8 +101,9 @@ type sqliteStore struct {
 	totals  *sql.Stmt
 }
 
-// sqliteRows are the numbers of rows of the prepared inserts: many rows in one statement cost less each.
-var sqliteRows = [...]int{64, 8, 1}
+// sqliteRows are the numbers of rows of the prepared inserts: many rows in one statement cost less each. Lists have
+// ten items.
+var sqliteRows = [...]int{160, 40, 10, 1}
 
 var _ Store = (*sqliteStore)(nil)
 
@@ -306,44 +307,104 @@ func (s *sqliteStore) commit(group []*request) (err error) {
 		return err
 	}
 	defer tx.Rollback()
-	var before int64
-	if err := tx.QueryRowContext(ctx, `SELECT coalesce(max(seq), 0) FROM events`).Scan(&before); err != nil {
+	var events []LogEvent // of all, so that few statements store them
+	for _, r := range group {
+		events = append(events, r.events...)
+	}
+	stored, err := s.insertAll(ctx, tx, events)
+	if err != nil {
 		return err
 	}
-	var insert [len(sqliteRows)]*sql.Stmt
-	for i := range insert {
-		insert[i] = tx.StmtContext(ctx, s.insert[i])
+	all := stored == len(events)
+	var fresh map[string]bool
+	if !all {
+		if fresh, err = sqliteLatest(ctx, tx, stored); err != nil {
+			return err
+		}
 	}
-	values := make([]any, 0, 12*sqliteRows[0])
+	totals := map[Kind]*kindTotals{}
 	for _, r := range group {
 		stored := 0
-		for at := 0; at < len(r.events); {
-			size := 0
-			for sqliteRows[size] > len(r.events)-at {
-				size++
+		for k := range r.events {
+			e := &r.events[k]
+			if all || fresh[e.ID] {
+				delete(fresh, e.ID) // a second one is a duplicate
+				stored++
+				countKind(totals, e)
 			}
-			values = values[:0]
-			for _, e := range r.events[at : at+sqliteRows[size]] {
-				values = append(values, e.ID, string(e.Kind), e.Source, e.Target, e.Probability, e.Model, e.List,
-					int64(e.Position), e.At.UnixMicro(), e.Surface, e.Placed, e.Candidates)
-			}
-			done, err := insert[size].ExecContext(ctx, values...)
-			if err != nil {
-				return err
-			}
-			rows, err := done.RowsAffected()
-			if err != nil {
-				return err
-			}
-			stored += int(rows)
-			at += sqliteRows[size]
 		}
 		r.result = Result{Stored: stored, Duplicate: len(r.events) - stored}
 	}
-	if _, err := tx.StmtContext(ctx, s.totals).ExecContext(ctx, before); err != nil {
-		return err
+	add := tx.StmtContext(ctx, s.totals)
+	for _, kind := range Kinds {
+		if t := totals[kind]; t != nil {
+			if _, err := add.ExecContext(ctx, string(kind), t.events, t.first, t.last); err != nil {
+				return err
+			}
+		}
 	}
 	return tx.Commit()
+}
+
+// insertAll inserts events, leaves out those whose id is there, and returns how many are new.
+func (s *sqliteStore) insertAll(ctx context.Context, tx *sql.Tx, events []LogEvent) (stored int, err error) {
+	values := make([]any, 0, 12*min(len(events), sqliteRows[0]))
+	for size, rows := range sqliteRows {
+		if len(events) < rows {
+			continue
+		}
+		insert := tx.StmtContext(ctx, s.insert[size])
+		for len(events) >= rows {
+			values = values[:0]
+			for k := range events[:rows] {
+				e := &events[k]
+				values = append(values, e.ID, string(e.Kind), e.Source, e.Target, e.Probability, e.Model, e.List,
+					int64(e.Position), e.At.UnixMicro(), e.Surface, e.Placed, e.Candidates)
+			}
+			events = events[rows:]
+			done, err := insert.ExecContext(ctx, values...)
+			if err != nil {
+				return 0, err
+			}
+			added, err := done.RowsAffected()
+			if err != nil {
+				return 0, err
+			}
+			stored += int(added)
+		}
+	}
+	return stored, nil
+}
+
+// sqliteLatest returns the ids of the latest events.
+func sqliteLatest(ctx context.Context, tx *sql.Tx, count int) (map[string]bool, error) {
+	rows, err := tx.QueryContext(ctx, `SELECT id FROM events ORDER BY seq DESC LIMIT ?`, count)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	ids := make(map[string]bool, count)
+	for rows.Next() {
+		var id string
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		ids[id] = true
+	}
+	return ids, rows.Err()
+}
+
+// kindTotals counts events of a kind, between two times in microseconds.
+type kindTotals struct{ events, first, last int64 }
+
+// countKind counts an event.
+func countKind(totals map[Kind]*kindTotals, e *LogEvent) {
+	t, at := totals[e.Kind], e.At.UnixMicro()
+	if t == nil {
+		t = &kindTotals{first: at, last: at}
+		totals[e.Kind] = t
+	}
+	t.events, t.first, t.last = t.events+1, min(t.first, at), max(t.last, at)
 }
 
 const (
