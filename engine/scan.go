@@ -119,7 +119,8 @@ func (c CPU) Scan(ctx context.Context, s Scan) ([][]float64, error) {
 	if err := s.Validate(); err != nil {
 		return nil, err
 	}
-	n, portion := s.Pairs.Len(), s.PortionSize()
+	n := s.Pairs.Len()
+	portion := min(s.PortionSize(), max(n, 1)) // the room of a few pairs is small
 	threads := kern.Threads(c.Threads)
 	rooms := make([]*scanRoom, threads)
 	parts := make([][][]float64, ScanChunks(n))

@@ -98,15 +98,35 @@ func (s *scored) best(candidates []int32, k int) []int32 {
 	if len(found) < k {
 		likely = candidates // all, but for those without a score
 	} else {
-		below := s.below(least)
-		for _, j := range candidates {
-			if z := s.z[j]; !(z < below) && (!(z < least) || s.open(j) && !(z+s.slack(j) < least)) {
+		each := func(j int32) {
+			if z := s.z[j]; !(z < least) || s.open(j) && !(z+s.slack(j) < least) {
 				likely = append(likely, j)
 			}
 		}
+		s.atLeast(s.below(least), candidates, each)
 	}
 	s.settle(likely)
 	return kern.Best(s.z, likely, k)
+}
+
+// atLeast calls a function for the candidates that are not below a score.
+func (s *scored) atLeast(score float32, candidates []int32, each func(j int32)) {
+	below := math.Nextafter32(score, float32(math.Inf(-1)))
+	if !(below > float32(math.Inf(-1))) { // nothing can be left out
+		for _, j := range candidates {
+			each(j)
+		}
+		return
+	}
+	for len(candidates) > 0 {
+		first, run := candidates[0], kern.Run(candidates)
+		candidates = candidates[run:]
+		z := s.z[first:][:run]
+		for at := kern.Above(z, below); at < run; at += kern.Above(z[at:], below) {
+			each(first + int32(at))
+			at++
+		}
+	}
 }
 
 // lower is what the score of a node is at least.
@@ -128,20 +148,19 @@ func (s *scored) ranks(candidates, of []int32) []int {
 		slices.Sort(limits)
 		var between []int32 // who may be on either side of one
 		below := s.below(limits[0])
-		for _, j := range candidates {
-			z := s.z[j]
-			if z < below || !s.open(j) {
-				continue
+		s.atLeast(below, candidates, func(j int32) {
+			if !s.open(j) {
+				return
 			}
-			slack := s.slack(j)
+			z, slack := s.z[j], s.slack(j)
 			if z+slack < limits[0] || z-slack > limits[len(limits)-1] {
-				continue
+				return
 			}
 			at, _ := slices.BinarySearch(limits, z-slack)
 			if !(at < len(limits) && limits[at] > z+slack) {
 				between = append(between, j)
 			}
-		}
+		})
 		s.settle(between)
 	}
 	return ranks(s.z, candidates, of)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -47,6 +48,7 @@ type Overlay struct {
 	naive  []float32          // of the naive model, where its rows are others; nil otherwise
 	dead   []bool             // of extra nodes: changed again, or removed
 	hidden []bool             // of nodes of the graph: changed or removed
+	shown  func() []int32     // targets of the graph that are not hidden; found when asked for first
 	places layered.Map[int32] // of ids: behind the graph, or −1 if it was removed
 	gone   int                // how many are dead
 }
@@ -70,7 +72,7 @@ const mostDead = 1024
 // made one after another, each from the last.
 func (r *Recommender) Overlay(ctx context.Context, old *Overlay, changes []*NodeChange) (*Overlay, error) {
 	if old == nil {
-		old = &Overlay{r: r, hidden: make([]bool, r.g.Len())}
+		old = &Overlay{r: r, hidden: make([]bool, r.g.Len()), shown: r.g.Targets}
 	}
 	next := *old
 	next.dead, next.hidden, next.places = slices.Clone(old.dead), slices.Clone(old.hidden), old.places.Next()
@@ -81,6 +83,11 @@ func (r *Recommender) Overlay(ctx context.Context, old *Overlay, changes []*Node
 	}
 	if next.gone > mostDead && next.gone > len(next.extra)/2 {
 		next.compact()
+	}
+	if !slices.Equal(next.hidden, old.hidden) {
+		next.shown = sync.OnceValue(func() []int32 {
+			return slices.DeleteFunc(slices.Clone(r.g.Targets()), func(j int32) bool { return next.hidden[j] })
+		})
 	}
 	return &next, nil
 }

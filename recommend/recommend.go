@@ -673,31 +673,31 @@ func (r *Recommender) candidates(room *room, q Query) {
 		}
 	}
 	dated := !q.From.IsZero() || !q.Until.IsZero()
-	if !q.filtered() && !r.g.TwoSided() { // all but itself and what it links to
-		room.kept = slices.Grow(room.kept, r.g.Len())
-		next := int32(0)
-		keep := func(until int32) {
-			for ; next < until; next++ {
-				room.kept = append(room.kept, next)
+	if !q.filtered() { // all but itself and what it links to
+		left := r.g.Targets()
+		if q.Overlay != nil {
+			left = q.Overlay.shown()
+		}
+		room.kept = slices.Grow(room.kept, len(left)+q.Overlay.count())
+		drop := func(j int32) {
+			at, found := slices.BinarySearch(left, j)
+			if room.kept = append(room.kept, left[:at]...); found {
+				at++
 			}
+			left = left[at:]
 		}
 		for _, j := range linked {
 			if self >= 0 && self < j {
-				keep(self)
-				next = max(next, self+1)
+				drop(self)
+				self = -1
 			}
-			keep(j)
-			next = max(next, j+1)
+			drop(j)
 		}
 		if self >= 0 {
-			keep(self)
-			next = max(next, self+1)
+			drop(self)
 		}
-		keep(int32(r.g.Len()))
-		if o := q.Overlay; o != nil {
-			room.kept = slices.DeleteFunc(room.kept, func(j int32) bool { return o.hidden[j] })
-			r.extraCandidates(room, q, nil, nil)
-		}
+		room.kept = append(room.kept, left...)
+		r.extraCandidates(room, q, nil, nil)
 		return
 	}
 	for _, j := range r.g.Targets() {

@@ -160,33 +160,38 @@ func (r *Recommender) propensities(ctx context.Context, s Source, targets []int3
 // seen sets log π̂ + log ŷ of every candidate, at its place: the order in which links are seen rather than made. Others
 // have no meaning. Where π̂ is a matter of fields alone it is looked up.
 func (r *Recommender) seen(ctx context.Context, room *room, s Source) error {
-	hidden, err := r.hiddenBy(ctx, room, s)
+	hidden, byField, err := r.hiddenBy(ctx, room, s)
 	if err != nil {
 		return err
 	}
-	out, negative := room.seen, room.spare
-	for j, z := range room.links.z {
-		negative[j] = -z
-	}
-	kern.SigmoidSoftplus(negative, out.z, negative)
-	hidden(room.spare[:len(room.kept)], room.kept)
-	for k, x := range room.spare[:len(room.kept)] {
-		j := room.kept[k]
-		out.z[j] = -out.z[j] - x
+	out := room.seen
+	kern.LogSigmoid(out.z, room.links.z)
+	if byField != nil {
+		for j, f := range r.nodes.Fields { // all of the graph: that is faster than to look who is a candidate
+			out.z[j] -= byField[f]
+		}
+		for j := len(r.nodes.Fields); j < len(out.z); j++ {
+			out.z[j] -= byField[r.FieldAt(s.over, int32(j))]
+		}
+	} else {
+		hidden(room.spare[:len(room.kept)], room.kept)
+		for k, x := range room.spare[:len(room.kept)] {
+			out.z[room.kept[k]] -= x
+		}
 	}
 	if out.exact(); room.links.lookup == nil {
 		return nil
 	}
 	out.estimated(r.g.Len(), room.links.bound, func(dst []float32, nodes []int32) {
 		room.links.settle(nodes)
-		negative := make([]float32, len(nodes))
+		z := make([]float32, len(nodes))
 		for k, j := range nodes {
-			negative[k] = -room.links.z[j]
+			z[k] = room.links.z[j]
 		}
-		kern.SigmoidSoftplus(negative, dst, negative)
-		hidden(negative, nodes)
-		for k, x := range negative {
-			dst[k] = -dst[k] - x
+		kern.LogSigmoid(dst, z)
+		hidden(z, nodes)
+		for k, x := range z {
+			dst[k] -= x
 		}
 	})
 	// the slope of log π̂ŷ in the logit of ŷ is 1 − ŷ + γ(1 − π̂)
@@ -195,11 +200,12 @@ func (r *Recommender) seen(ctx context.Context, room *room, s Source) error {
 	return nil
 }
 
-// hiddenBy returns what sets −log π̂ of candidates.
-func (r *Recommender) hiddenBy(ctx context.Context, room *room, s Source) (func(dst []float32, nodes []int32), error) {
+// hiddenBy returns what sets −log π̂ of candidates and, where that is a matter of their fields alone, what it is by field.
+func (r *Recommender) hiddenBy(ctx context.Context, room *room, s Source) (set func(dst []float32, nodes []int32),
+	byField []float32, err error) {
 	terms, dense := model.TermsOf(r.model.Propensity, r.model.PropensityParams)
 	if dense && terms.ByFields() {
-		byField := make([]float32, r.g.FieldCount())
+		byField = make([]float32, r.g.FieldCount())
 		from := int(r.field(s)) * len(byField)
 		for f := range byField {
 			logit := terms.Constant
@@ -217,7 +223,7 @@ func (r *Recommender) hiddenBy(ctx context.Context, room *room, s Source) (func(
 					dst[k] = byField[r.FieldAt(s.over, j)]
 				}
 			}
-		}, nil
+		}, byField, nil
 	}
 	of := func(dst []float32, nodes []int32) error {
 		for k, j := range nodes {
@@ -230,18 +236,18 @@ func (r *Recommender) hiddenBy(ctx context.Context, room *room, s Source) (func(
 		return err
 	}
 	if r.terms != nil {
-		return func(dst []float32, nodes []int32) { _ = of(dst, nodes) }, nil // sums of terms cannot fail
+		return func(dst []float32, nodes []int32) { _ = of(dst, nodes) }, nil, nil // sums of terms cannot fail
 	}
 	// a model of its own, which does not look at ŷ: it is asked once
 	kept := room.kept
 	all := make([]float32, len(kept))
-	err := of(all, kept)
+	err = of(all, kept)
 	return func(dst []float32, nodes []int32) {
 		for k, j := range nodes {
 			at, _ := slices.BinarySearch(kept, j)
 			dst[k] = all[at]
 		}
-	}, err
+	}, nil, err
 }
 
 func softplus(x float64) float64 { return math.Max(x, 0) + math.Log1p(math.Exp(-math.Abs(x))) }
@@ -304,18 +310,25 @@ func fewRanks(scores []float32, candidates, of []int32) (out []int, few bool) {
 		if out[k] = place[j]; out[k] > 0 {
 			continue
 		}
-		limit, before := scores[j], 0
+		limit := scores[j]
 		if left++; left > counted || limit-limit != 0 { // infinite, or not a number
 			return nil, false
 		}
-		for _, i := range candidates {
-			z := scores[i]
-			before += int(math.Float32bits(limit-z) >> 31) // the sign: 1 where z > limit, without a branch to guess
-			if z == limit && i < j {
-				before++
-			}
-		}
-		out[k] = before + 1
+		at, _ := slices.BinarySearch(candidates, j)
+		out[k] = countAbove(scores, candidates[:at], math.Nextafter32(limit, float32(math.Inf(-1)))) +
+			countAbove(scores, candidates[at:], limit) + 1
 	}
 	return out, true
+}
+
+// countAbove counts the candidates with a score above a limit.
+func countAbove(scores []float32, candidates []int32, limit float32) (count int) {
+	for len(candidates) > 0 {
+		first, run := candidates[0], kern.Run(candidates)
+		candidates = candidates[run:]
+		for _, z := range scores[first:][:run] {
+			count += int(math.Float32bits(limit-z) >> 31) // the sign: 1 where z > limit, without a branch to guess
+		}
+	}
+	return count
 }

@@ -260,15 +260,21 @@ func (h Heap) replace(hit RowScore) {
 	h[i] = hit
 }
 
-// Best returns the k candidates with the highest scores, best first and of equal ones the lowest. Scores that are not
-// numbers never win.
+// Best returns the k candidates with the highest scores, best first and of equal ones the lowest. Candidates ascend.
+// Scores that are not numbers never win.
 func Best(scores []float32, candidates []int32, k int) []int32 {
-	heap := make(Heap, 0, k)
-	least := float32(math.Inf(-1)) // of a full heap
-	for _, j := range candidates {
-		if z := scores[j]; z >= least {
-			if heap.Offer(RowScore{j, z}, k); len(heap) == k && k > 0 {
-				least = heap[0].Score
+	heap := make(Heap, 0, max(k, 0))
+	for k > 0 && len(candidates) > 0 {
+		first, run := candidates[0], Run(candidates)
+		candidates = candidates[run:]
+		for at, z := 0, scores[first:][:run]; at < run; at++ {
+			if len(heap) == k { // of equal ones those before are there already
+				if at += Above(z[at:], heap[0].Score); at == run {
+					break
+				}
+			}
+			if z[at] == z[at] {
+				heap.Offer(RowScore{first + int32(at), z[at]}, k)
 			}
 		}
 	}
@@ -278,4 +284,39 @@ func Best(scores []float32, candidates []int32, k int) []int32 {
 		rows[p] = hit.Row
 	}
 	return rows
+}
+
+// Run returns how many of the first numbers follow one another without a gap, of numbers that ascend. What is true of
+// numbers in a row is then computed without looking at each.
+func Run(ascending []int32) int {
+	n := len(ascending)
+	if n == 0 {
+		return 0
+	}
+	gapless := func(count int) bool { return int(ascending[count-1])-int(ascending[0]) == count-1 }
+	if gapless(n) {
+		return n
+	}
+	some, more := 1, 2 // some are gapless; more may not be
+	for more < n && gapless(more) {
+		some, more = more, 2*more
+	}
+	more = min(more, n) // not gapless
+	for more-some > 1 {
+		if middle := (some + more) / 2; gapless(middle) {
+			some = middle
+		} else {
+			more = middle
+		}
+	}
+	return some
+}
+
+// Above returns the place of the first number above a threshold; the length if there is none.
+func Above(z []float32, threshold float32) int {
+	at := above(z[:len(z)/lanes()*lanes()], threshold) // of whole registers
+	for at < len(z) && !(z[at] > threshold) {
+		at++
+	}
+	return at
 }
