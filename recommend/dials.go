@@ -104,14 +104,17 @@ func product(a, b []float32) float64 {
 // places for being less relevant can then be told from what is clicked less for being looked at less. An item of K is
 // at its place with probability (1 − e)·[that is its place by ŷ] + e/K, given the items.
 func (r *Recommender) explore(room *room, q Query) []drawn {
-	p := room.chances(q.K, q.Explore)
+	best := room.by.best(room.kept, min(q.K, len(room.kept)))
+	t := room.teach(best, q.Explore)
 	random := rand.New(rand.NewPCG(q.Seed, uint64(uint32(q.Source.Index()))))
-	chosen := Draw(p, random)
+	chosen := draw(t, len(t.weights), t.blocks(), random)
+	var chance [1]float64
 	out, nodes := make([]drawn, len(chosen)), make([]int32, len(chosen))
 	anywhere := q.Explore / float64(len(chosen))
-	for i, at := range chosen {
-		nodes[i] = room.kept[at]
-		out[i] = drawn{nodes[i], math.Min(p[at], 1), anywhere}
+	for i, j := range chosen {
+		nodes[i] = int32(j)
+		t.fill(chance[:], j)
+		out[i] = drawn{nodes[i], math.Min(chance[0], 1), anywhere}
 	}
 	room.by.settle(nodes)
 	slices.SortFunc(out, func(a, b drawn) int {
@@ -133,15 +136,20 @@ func (r *Recommender) explore(room *room, q Query) []drawn {
 // best.
 func (room *room) chances(k int, explore float64) []float64 {
 	best := room.by.best(room.kept, min(k, len(room.kept)))
-	p := slices.Grow(room.shares[:0], len(room.kept))[:len(room.kept)]
-	if room.shares = p; explore > 0 {
-		explore = room.teach(p, best, explore)
-	} else {
-		clear(p)
+	p := make([]float64, len(room.kept))
+	if explore > 0 {
+		t := room.teach(best, explore)
+		for rest := p; len(rest) > 0; {
+			kept := room.kept[len(p)-len(rest):]
+			run := kern.Run(kept)
+			t.fill(rest[:run], int(kept[0]))
+			rest = rest[run:]
+		}
+		return p
 	}
 	for _, j := range best {
 		place, _ := slices.BinarySearch(room.kept, j) // they ascend
-		p[place] += 1 - explore
+		p[place] = 1
 	}
 	return p
 }
@@ -156,40 +164,65 @@ func ExploredShares(logits []float32, k int, share float64) []float64 {
 	return room.chances(k, share)
 }
 
-// teach sets the probabilities e·min(1, c·w) of the candidates and returns e: what of the share to explore loses as
-// much relevance as drawing that share in proportion to ŷ.
-func (room *room) teach(p []float64, best []int32, explore float64) float64 {
-	const least, rarest = 1e-18, 1e-37 // so that c stays finite; also where ŷ is not a number
+// taught is with which probability every node is drawn: e·min(1, c·w), and 1 − e more for the best.
+type taught struct {
+	weights []float32 // w, by node; 0 of those that are no candidates
+	c, e    float64
+	best    []int32 // ascending
+
+	largest []int32      // those with the largest w, whoever is sure to be drawn among them
+	sums    [][2]float64 // Σ w of all others, in blocks
+}
+
+// fill sets the probabilities of nodes in a row, the first of which is given.
+func (t *taught) fill(p []float64, first int) {
+	for i, w := range t.weights[first:][:len(p)] {
+		p[i] = t.e * min(t.c*float64(w), 1)
+	}
+	for k, _ := slices.BinarySearch(t.best, int32(first)); k < len(t.best) && int(t.best[k]) < first+len(p); k++ {
+		p[int(t.best[k])-first] += 1 - t.e
+	}
+}
+
+// blocks returns what the probabilities of every block of nodes add up to.
+func (t *taught) blocks() []float64 {
+	out := make([]float64, len(t.sums))
+	for b, sum := range t.sums {
+		out[b] = t.e * t.c * sum[0]
+	}
+	for _, j := range t.largest {
+		out[j/kern.SumBlock] += t.e * min(t.c*float64(t.weights[j]), 1)
+	}
+	for _, j := range t.best {
+		out[j/kern.SumBlock] += 1 - t.e
+	}
+	return out
+}
+
+// teach finds the probabilities of a list with so many of the best; see explore. Its e is what of the share to explore
+// loses as much relevance as drawing that share in proportion to ŷ.
+func (room *room) teach(best []int32, explore float64) *taught {
 	size := len(room.by.z)
 	y, w := slices.Grow(room.relevance[:0], size)[:size], slices.Grow(room.teaches[:0], size)[:size]
 	room.relevance, room.teaches = y, w
-	kern.Sigmoid(y, room.by.z)
-	for _, j := range room.kept {
-		if !(y[j] > rarest) {
-			y[j], w[j] = rarest, least
-			continue
-		}
-		z := room.by.z[j]
-		x := float32(math.Sqrt(float64(y[j] * (1 - y[j]) * (1 + z*z))))
-		if !(x > least) {
-			x = least
-		}
-		w[j] = x
+	kern.Teaching(y, w, room.by.z)
+	left := 0 // who is not a candidate adds nothing
+	for rest := room.kept; len(rest) > 0; {
+		first, run := int(rest[0]), kern.Run(rest)
+		clear(y[left:first])
+		clear(w[left:first])
+		left, rest = first+run, rest[run:]
 	}
+	clear(y[left:])
+	clear(w[left:])
 	largest := kern.Best(w, room.kept, len(best))
 	even, _, relevance := room.capped(y, best)
-	taught, c, _ := room.capped(w, largest)
-	if even, taught = relevance-even, relevance-taught; taught > even && even > 0 {
-		explore *= even / taught
+	drawn, c, _ := room.capped(w, largest)
+	if even, drawn = relevance-even, relevance-drawn; drawn > even && even > 0 {
+		explore *= even / drawn
 	}
-	for i, j := range room.kept {
-		x := c * float64(w[j])
-		if x > 1 {
-			x = 1
-		}
-		p[i] = explore * x
-	}
-	return explore
+	return &taught{weights: w, c: c, e: explore, best: slices.Sorted(slices.Values(best)), largest: largest,
+		sums: room.sums}
 }
 
 // capped finds c such that min(1, c·w) of the candidates adds up to as many as there are largest: those with the
@@ -200,18 +233,11 @@ func (room *room) capped(w []float32, largest []int32) (drawn, c, relevance floa
 	for m, j := range largest {
 		weights[m], w[j] = float64(w[j]), 0
 	}
+	y := room.relevance // or w itself
+	room.sums = kern.BlockSums(room.sums, w, y)
 	var rest, restDrawn float64
-	y := room.relevance
-	if &y[0] == &w[0] { // w is ŷ itself
-		for _, j := range room.kept {
-			x := float64(w[j])
-			rest, restDrawn = rest+x, restDrawn+x*x
-		}
-	} else {
-		for _, j := range room.kept {
-			x := float64(w[j])
-			rest, restDrawn = rest+x, restDrawn+x*float64(y[j])
-		}
+	for _, sum := range room.sums {
+		rest, restDrawn = rest+sum[0], restDrawn+sum[1]
 	}
 	totals := make([]float64, len(largest)) // of largest[m] and all that come after it
 	for m, x := range slices.Backward(weights) {
@@ -241,8 +267,32 @@ func (room *room) capped(w []float32, largest []int32) (drawn, c, relevance floa
 // Of a run of elements that hold less than 1 together, duels leave each standing in proportion to its p; so chance is
 // asked once for the run, when somebody comes who would make it 1.
 func Draw(p []float64, random *rand.Rand) []int {
+	sums := make([]float64, (len(p)+kern.SumBlock-1)/kern.SumBlock)
+	for i, x := range p {
+		sums[i/kern.SumBlock] += x
+	}
+	return draw(probabilities(p), len(p), sums, random)
+}
+
+// probabilities are those of the elements of a sample.
+type probabilities []float64
+
+func (p probabilities) fill(out []float64, first int) { copy(out, p[first:]) }
+
+// draw is Draw of n elements whose probabilities add up to sums, block by block: where a whole block holds less than 1
+// together with what stands, its elements are not looked at.
+func draw(p interface {
+	fill(out []float64, first int)
+}, n int, sums []float64, random *rand.Rand) []int {
+	const size = kern.SumBlock
+	var room, other [size]float64
+	open := func(room []float64, block int) []float64 {
+		own := room[:min(size, n-block*size)]
+		p.fill(own, block*size)
+		return own
+	}
 	var total float64
-	for _, x := range p {
+	for _, x := range sums {
 		total += x
 	}
 	count := int(math.Round(total))
@@ -255,37 +305,55 @@ func Draw(p []float64, random *rand.Rand) []int {
 			return first
 		}
 		u -= mass
-		last := first
-		for i := from; i < until; i++ {
-			if x := p[i]; x > 0 && x < 1 {
-				if last = i; u < x {
-					break
+		for at := from; at < until; at = (at/size + 1) * size {
+			block := at / size
+			if at == block*size && at+size <= until && u >= sums[block] {
+				u -= sums[block]
+				continue
+			}
+			for i, x := range open(other[:], block)[at-block*size : min(size, until-block*size)] {
+				if x > 0 && x < 1 {
+					if u < x {
+						return at + i
+					}
+					u -= x
 				}
-				u -= x
 			}
 		}
-		return last
+		for i := until - 1; i >= from; i-- { // u is beyond all, for rounding alone: the last
+			if p.fill(other[:1], i); other[0] > 0 && other[0] < 1 {
+				return i
+			}
+		}
+		return first
 	}
-	for i, b := range p {
-		sum := held + b
-		if sum < 1 {
-			held = sum
+	for block, whole := range sums {
+		if held+whole < 1 {
+			held += whole
 			continue
 		}
-		if b >= 1 {
-			out = append(out, i)
-			continue
+		for i, b := range open(room[:], block) {
+			sum := held + b
+			if sum < 1 {
+				held = sum
+				continue
+			}
+			i += block * size
+			if b >= 1 {
+				out = append(out, i)
+				continue
+			}
+			taken, left := winner(i), i
+			if random.Float64()*(2-sum) >= 1-b {
+				taken, left = left, taken
+			}
+			out = append(out, taken)
+			first, mass = left, sum-1
+			from, held = i+1, mass
 		}
-		taken, left := winner(i), i
-		if random.Float64()*(2-sum) >= 1-b {
-			taken, left = left, taken
-		}
-		out = append(out, taken)
-		first, mass = left, sum-1
-		from, held = i+1, mass
 	}
 	if held > 0 && len(out) < count { // the last has 1, but for rounding
-		out = append(out, winner(len(p)))
+		out = append(out, winner(n))
 	}
 	return out
 }

@@ -187,7 +187,7 @@ func (r *Recommender) plan(room *room, i int32, k int, lists []evaluate.LoggedLi
 	room.kept = slices.Compact(room.kept)
 	made := &plan{kept: slices.Clone(room.kept), length: min(k, len(room.kept)), explored: p.Explore,
 		places: map[int][]float64{}}
-	made.chances = slices.Clone(room.chances(made.length, p.Explore))
+	made.chances = room.chances(made.length, p.Explore)
 	if p.ByPlace || len(p.Examination) > 0 {
 		if made.length > MostPlaces {
 			return nil, fmt.Errorf("%w: lists of %d; places are told apart up to %d", ErrQuery, made.length, MostPlaces)

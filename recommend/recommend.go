@@ -498,9 +498,9 @@ type room struct {
 	own       [3]scored // room of by, naive and seen
 	apart     scored    // and of links, where they are not by
 	kept      []int32   // candidates, ascending
-	relevance []float32 // ŷ of every node, where a list is drawn
-	teaches   []float32 // how much every node would teach, there
-	shares    []float64 // of the candidates, where a list is drawn
+	relevance []float32 // ŷ of every candidate by node, where a list is drawn
+	teaches   []float32 // how much every candidate would teach, there
+	sums      [][2]float64
 }
 
 // enter returns a room for the nodes of the graph and of an overlay.

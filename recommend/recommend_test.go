@@ -297,7 +297,10 @@ func TestProportional(t *testing.T) {
 		}
 		for k := 1; k <= len(scores); k++ {
 			p := make([]float64, len(scores))
-			share := room.teach(p, kern.Best(scores, room.kept, k), 1)
+			taught := room.teach(kern.Best(scores, room.kept, k), 1)
+			share := taught.e
+			taught.best = nil // what is explored alone
+			taught.fill(p, 0)
 			if !(share > 0 && share <= 1) {
 				t.Errorf("%v, %d of them: a share of %v", scores, k, share)
 			}
@@ -346,6 +349,9 @@ func TestPivotal(t *testing.T) {
 		{.5, .5}, {.2, .3, .5}, {1, .25, 0, .25, .25, .25, 1}, {.9, .9, .9, .3}, {.01, .02, .97, .6, .4},
 		{0, .4, 1, .4, .4, .4, .4, 0},
 		slices.Repeat([]float64{.05, .15}, 20), {.999, .001}, {1, 1}, {0, 1, 0},
+		// several blocks, of which most are passed over
+		slices.Concat(slices.Repeat([]float64{.001, .003}, 150), []float64{.9, 1, .5}, make([]float64, 300),
+			slices.Repeat([]float64{.002}, 400), []float64{.2}),
 	} {
 		var total float64
 		for _, x := range p {
@@ -370,6 +376,120 @@ func TestPivotal(t *testing.T) {
 			if math.Abs(share-x) > 4.5*math.Sqrt(x*(1-x)/draws) {
 				t.Errorf("%v: element %d is drawn %.4f of the time", p, i, share)
 			}
+		}
+	}
+}
+
+// oneByOne is Draw as it is defined, with a look at every element.
+func oneByOne(p []float64, random *rand.Rand) (out []int) {
+	total := 0.
+	for _, x := range p {
+		total += x
+	}
+	first, mass, from, held := -1, 0., 0, 0.
+	winner := func(until int) int {
+		u, last := random.Float64()*held, first
+		if u < mass {
+			return first
+		}
+		u -= mass
+		for i := from; i < until; i++ {
+			if x := p[i]; x > 0 && x < 1 {
+				if last = i; u < x {
+					break
+				}
+				u -= x
+			}
+		}
+		return last
+	}
+	for i, b := range p {
+		sum := held + b
+		switch {
+		case sum < 1:
+			held = sum
+		case b >= 1:
+			out = append(out, i)
+		default:
+			taken, left := winner(i), i
+			if random.Float64()*(2-sum) >= 1-b {
+				taken, left = left, taken
+			}
+			out = append(out, taken)
+			first, mass, from, held = left, sum-1, i+1, sum-1
+		}
+	}
+	if held > 0 && len(out) < int(math.Round(total)) {
+		out = append(out, winner(len(p)))
+	}
+	return out
+}
+
+// Whole blocks of elements are passed over, and the same are drawn: of many, with some of whom a list has most, some
+// who are sure, and stretches of nobody.
+func TestDrawByBlocks(t *testing.T) {
+	random := rand.New(rand.NewPCG(7, 8))
+	for trial := range 2000 {
+		n := 1 + random.IntN(3000)
+		p := make([]float64, n)
+		for i := range p {
+			if i/200%3 < 2 {
+				p[i] = random.ExpFloat64()
+			}
+		}
+		sum := 0.
+		for _, x := range p {
+			sum += x
+		}
+		whole := .3 + float64(random.IntN(12)) // no whole number, of which rounding alone would say when it is reached
+		for i := range p {
+			p[i] = min(whole*p[i]/max(sum, 1e-9), 1)
+		}
+		for range random.IntN(8) { // the best, and who is sure
+			p[random.IntN(n)] = []float64{.97, .9, 1}[random.IntN(3)]
+		}
+		seed := random.Uint64()
+		got := Draw(p, rand.New(rand.NewPCG(seed, 1)))
+		if want := oneByOne(p, rand.New(rand.NewPCG(seed, 1))); !slices.Equal(got, want) {
+			t.Fatalf("trial %d, %d elements: %v, not %v", trial, n, got, want)
+		}
+	}
+}
+
+// What is drawn with the sums of a room has the shares that are stated of every candidate, whoever else there is.
+func TestTaughtSums(t *testing.T) {
+	random := rand.New(rand.NewPCG(9, 8))
+	for range 200 {
+		n := 1 + random.IntN(1000)
+		room := &room{by: &scored{z: make([]float32, n)}}
+		for j := range room.by.z {
+			room.by.z[j] = float32(random.NormFloat64() * 9)
+			if random.IntN(10) > 0 {
+				room.kept = append(room.kept, int32(j))
+			}
+		}
+		if len(room.kept) == 0 {
+			continue
+		}
+		k := 1 + random.IntN(len(room.kept))
+		taught := room.teach(kern.Best(room.by.z, room.kept, k), random.Float64())
+		p := make([]float64, n)
+		taught.fill(p, 0)
+		total := 0.
+		for b, whole := range taught.blocks() {
+			sum := 0.
+			for j := b * kern.SumBlock; j < min((b+1)*kern.SumBlock, n); j++ {
+				if _, candidate := slices.BinarySearch(room.kept, int32(j)); !candidate && p[j] != 0 {
+					t.Fatalf("node %d is no candidate, and has %v", j, p[j])
+				}
+				sum += p[j]
+			}
+			if total += sum; math.Abs(sum-whole) > 1e-9 {
+				t.Fatalf("block %d of %d nodes adds up to %v, not %v", b, n, sum, whole)
+			}
+		}
+		if math.Abs(total-float64(k)) > 1e-6 {
+			t.Fatalf("%d of %d: shares add up to %v", k, n, total)
 		}
 	}
 }

@@ -270,6 +270,28 @@ func sigmoidSoftplus(y, loss, z []float32) {
 	}
 }
 
+func teaching(y, w, z []float32) {
+	switch active {
+	case avx512:
+		teachingAVX512(p32(y), p32(w), p32(z), len(z))
+	case avx2:
+		teachingAVX2(p32(y), p32(w), p32(z), len(z))
+	default:
+		teachingGo(y, w, z)
+	}
+}
+
+func blockSums(sums [][2]float64, x, y []float32) {
+	switch active {
+	case avx512:
+		blockSumsAVX512(unsafe.SliceData(sums), p32(x), p32(y), len(sums))
+	case avx2:
+		blockSumsAVX2(unsafe.SliceData(sums), p32(x), p32(y), len(sums))
+	default:
+		blockSumsGo(sums, x, y)
+	}
+}
+
 func lossSumsEach(sums *[5]float64, z, s []float32, ceiling float32) {
 	switch active {
 	case avx512:

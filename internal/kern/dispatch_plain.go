@@ -53,6 +53,8 @@ func fromHalf(dst []float32, src []uint16)                     { fromHalfGo(dst,
 func sigmoid(dst, z []float32)                                 { sigmoidGo(dst, z) }
 func logSigmoid(dst, z []float32)                              { logSigmoidGo(dst, z) }
 func sigmoidSoftplus(y, loss, z []float32)                     { sigmoidSoftplusGo(y, loss, z) }
+func teaching(y, w, z []float32)                               { teachingGo(y, w, z) }
+func blockSums(sums [][2]float64, x, y []float32)              { blockSumsGo(sums, x, y) }
 func lossSums(sums *[5]float64, z []float32, pi, rest float32) { lossSumsGo(sums, z, pi, rest) }
 
 func lossSumsEach(sums *[5]float64, z, s []float32, ceiling float32) {

@@ -3,6 +3,7 @@ package kern
 import (
 	"fmt"
 	"math"
+	"slices"
 )
 
 // Sigmoid sets dst = σ(z) = 1/(1+exp(−z)). dst may be z; they have the same length.
@@ -23,6 +24,35 @@ func SigmoidSoftplus(y, loss, z []float32) {
 		copy(y[whole:], outY[:rest])
 		copy(loss[whole:], outLoss[:rest])
 	}
+}
+
+// Teaching sets y = σ(z), at least 1e-37, and w = √(y(1−y)(1+z²)), at least 1e-18, in one pass. Where y would be less,
+// or z is not a number, both are at their least: sums of them can be divided by.
+func Teaching(y, w, z []float32) {
+	y, w = y[:len(z)], w[:len(z)]
+	whole := len(z) - len(z)%lanes()
+	teaching(y[:whole], w[:whole], z[:whole])
+	if rest := len(z) - whole; rest > 0 {
+		var in, outY, outW [maxLanes]float32
+		copy(in[:], z[whole:])
+		teaching(outY[:lanes()], outW[:lanes()], in[:lanes()])
+		copy(y[whole:], outY[:rest])
+		copy(w[whole:], outW[:rest])
+	}
+}
+
+// SumBlock is how many elements each of the BlockSums has; the last may have fewer.
+const SumBlock = 128
+
+// BlockSums returns Σ x and Σ x·y of every SumBlock elements, in float64, in the place of older sums.
+func BlockSums(sums [][2]float64, x, y []float32) [][2]float64 {
+	blocks := (len(x) + SumBlock - 1) / SumBlock
+	sums = slices.Grow(sums[:0], blocks)[:blocks]
+	whole := len(x) / SumBlock
+	y = y[:len(x)]
+	blockSums(sums[:whole], x, y)
+	blockSumsGo(sums[whole:], x[whole*SumBlock:], y[whole*SumBlock:])
+	return sums
 }
 
 const maxLanes = 16

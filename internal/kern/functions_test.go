@@ -109,6 +109,62 @@ func TestSigmoidSoftplus(t *testing.T) {
 	})
 }
 
+// What an item would teach follows from its y in float32, which has no 1 − y below 6e-8.
+func TestTeaching(t *testing.T) {
+	eachVariant(t, func(t *testing.T) {
+		rng := rand.New(rand.NewPCG(4, 3))
+		for _, n := range append([]int{5000}, lengths...) {
+			z := logits(rng, n)
+			y, w := make([]float32, n), make([]float32, n)
+			Teaching(y, w, z)
+			for i, x := range z {
+				rare := sigmoid64(float64(x))
+				if !(rare > float64(float32(1e-37))) {
+					rare = float64(float32(1e-37))
+				}
+				withinUlps(t, "y", x, y[i], rare)
+				own, wide := float64(y[i]), float64(x)
+				want := math.Sqrt(own * (1 - own) * (1 + wide*wide))
+				if !(want > 1e-18) || y[i] <= 1e-37 {
+					want = 1e-18
+				}
+				if !(math.Abs(float64(w[i])-want) <= 1e-6*want) {
+					t.Errorf("w(%v) = %v, want %v", x, w[i], want)
+				}
+			}
+		}
+	})
+}
+
+func TestBlockSums(t *testing.T) {
+	eachVariant(t, func(t *testing.T) {
+		rng := rand.New(rand.NewPCG(5, 3))
+		var sums [][2]float64
+		for _, n := range append([]int{0, SumBlock - 1, SumBlock, 10*SumBlock + 3}, lengths...) {
+			x, y := make([]float32, n), make([]float32, n)
+			for i := range x {
+				x[i], y[i] = float32(rng.NormFloat64()), float32(rng.NormFloat64())
+			}
+			sums = BlockSums(sums, x, y)
+			if len(sums) != (n+SumBlock-1)/SumBlock {
+				t.Fatalf("%d sums of %d elements", len(sums), n)
+			}
+			for b, got := range sums {
+				var want [2]float64
+				for i := b * SumBlock; i < min((b+1)*SumBlock, n); i++ {
+					want[0] += float64(x[i])
+					want[1] += float64(x[i]) * float64(y[i])
+				}
+				for k := range want {
+					if !(math.Abs(got[k]-want[k]) <= 1e-12*SumBlock) {
+						t.Errorf("block %d of %d elements: %v, want %v", b, n, got, want)
+					}
+				}
+			}
+		}
+	})
+}
+
 // sumsOf64 is the sums over unlinked pairs in float64, where pair i has the logits z[i] and s(i). ψ and τ take π for
 // the floor where it is lower; certain counts a π that is hardly below 1 as 1.
 func sumsOf64(z []float32, s func(i int) float64, floor float64, certain bool) (want UnlinkedSums) {

@@ -109,6 +109,16 @@ func logSigmoidAVX512(dst *float32, z *float32, count int)
 //go:noescape
 func sigmoidSoftplusAVX512(y *float32, loss *float32, z *float32, count int)
 
+// teachingAVX512: y = σ(z), at least 1e-37, and w = √(y(1−y)(1+z²)), at least 1e-18 and that below such y; count is a multiple of the lanes.
+//
+//go:noescape
+func teachingAVX512(y *float32, w *float32, z *float32, count int)
+
+// blockSumsAVX512: sets the sums of x and of x·y of blocks of 128 elements.
+//
+//go:noescape
+func blockSumsAVX512(sums *[2]float64, x *float32, y *float32, blocks int)
+
 // lossSumsAVX512: adds Σ softplus(z), Σ ψ·softplus(z), Σ τ·softplus(−z), Σ −log q, Σ y; rest = 1−pi > 0; count is a multiple of the lanes.
 //
 //go:noescape
@@ -233,6 +243,16 @@ func logSigmoidAVX2(dst *float32, z *float32, count int)
 //
 //go:noescape
 func sigmoidSoftplusAVX2(y *float32, loss *float32, z *float32, count int)
+
+// teachingAVX2: y = σ(z), at least 1e-37, and w = √(y(1−y)(1+z²)), at least 1e-18 and that below such y; count is a multiple of the lanes.
+//
+//go:noescape
+func teachingAVX2(y *float32, w *float32, z *float32, count int)
+
+// blockSumsAVX2: sets the sums of x and of x·y of blocks of 128 elements.
+//
+//go:noescape
+func blockSumsAVX2(sums *[2]float64, x *float32, y *float32, blocks int)
 
 // lossSumsAVX2: adds Σ softplus(z), Σ ψ·softplus(z), Σ τ·softplus(−z), Σ −log q, Σ y; rest = 1−pi > 0; count is a multiple of the lanes.
 //

@@ -3621,6 +3621,292 @@ by1_end:
 	VZEROUPPER
 	RET
 
+// func teachingAVX512(y *float32, w *float32, z *float32, count int)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·teachingAVX512(SB), NOSPLIT, $0-32
+	MOVQ z+16(FP), AX
+	MOVQ count+24(FP), CX
+	MOVQ y+0(FP), DX
+	MOVQ w+8(FP), BX
+	XORQ SI, SI
+
+by3:
+	LEAQ         48(SI), DI
+	CMPQ         DI, CX
+	JGT          by3_end
+	VMOVUPS      (AX)(SI*4), Z0
+	VMOVUPS      64(AX)(SI*4), Z1
+	VMOVUPS      128(AX)(SI*4), Z2
+	VORPS        lanes80000000<>+0(SB), Z0, Z3
+	VORPS        lanes80000000<>+0(SB), Z1, Z4
+	VORPS        lanes80000000<>+0(SB), Z2, Z5
+	VMOVUPS      lanesc2d20000<>+0(SB), Z6
+	VMAXPS       Z3, Z6, Z6
+	VMOVUPS      lanesc2d20000<>+0(SB), Z3
+	VMAXPS       Z4, Z3, Z3
+	VMOVUPS      lanesc2d20000<>+0(SB), Z4
+	VMAXPS       Z5, Z4, Z4
+	VMULPS       lanes3fb8aa3b<>+0(SB), Z6, Z5
+	VMULPS       lanes3fb8aa3b<>+0(SB), Z3, Z11
+	VMULPS       lanes3fb8aa3b<>+0(SB), Z4, Z12
+	VRNDSCALEPS  $0x08, Z5, Z5
+	VRNDSCALEPS  $0x08, Z11, Z11
+	VRNDSCALEPS  $0x08, Z12, Z12
+	VFNMADD231PS lanes3f318000<>+0(SB), Z5, Z6
+	VFNMADD231PS lanes3f318000<>+0(SB), Z11, Z3
+	VFNMADD231PS lanes3f318000<>+0(SB), Z12, Z4
+	VFNMADD231PS lanesb95e8083<>+0(SB), Z5, Z6
+	VFNMADD231PS lanesb95e8083<>+0(SB), Z11, Z3
+	VFNMADD231PS lanesb95e8083<>+0(SB), Z12, Z4
+	VMOVUPS      lanes3ab68885<>+0(SB), Z13
+	VMOVUPS      lanes3ab68885<>+0(SB), Z14
+	VMOVUPS      lanes3ab68885<>+0(SB), Z15
+	VFMADD213PS  lanes3c0905b7<>+0(SB), Z6, Z13
+	VFMADD213PS  lanes3c0905b7<>+0(SB), Z3, Z14
+	VFMADD213PS  lanes3c0905b7<>+0(SB), Z4, Z15
+	VFMADD213PS  lanes3d2aaa8d<>+0(SB), Z6, Z13
+	VFMADD213PS  lanes3d2aaa8d<>+0(SB), Z3, Z14
+	VFMADD213PS  lanes3d2aaa8d<>+0(SB), Z4, Z15
+	VFMADD213PS  lanes3e2aaa6e<>+0(SB), Z6, Z13
+	VFMADD213PS  lanes3e2aaa6e<>+0(SB), Z3, Z14
+	VFMADD213PS  lanes3e2aaa6e<>+0(SB), Z4, Z15
+	VFMADD213PS  lanes3f000000<>+0(SB), Z6, Z13
+	VFMADD213PS  lanes3f000000<>+0(SB), Z3, Z14
+	VFMADD213PS  lanes3f000000<>+0(SB), Z4, Z15
+	VFMADD213PS  lanes3f800000<>+0(SB), Z6, Z13
+	VFMADD213PS  lanes3f800000<>+0(SB), Z3, Z14
+	VFMADD213PS  lanes3f800000<>+0(SB), Z4, Z15
+	VFMADD213PS  lanes3f800000<>+0(SB), Z6, Z13
+	VFMADD213PS  lanes3f800000<>+0(SB), Z3, Z14
+	VFMADD213PS  lanes3f800000<>+0(SB), Z4, Z15
+	VSCALEFPS    Z5, Z13, Z3
+	VSCALEFPS    Z11, Z14, Z4
+	VSCALEFPS    Z12, Z15, Z5
+	VADDPS       lanes3f800000<>+0(SB), Z3, Z6
+	VADDPS       lanes3f800000<>+0(SB), Z4, Z11
+	VADDPS       lanes3f800000<>+0(SB), Z5, Z12
+	VRCP14PS     Z6, Z13
+	VRCP14PS     Z11, Z14
+	VRCP14PS     Z12, Z15
+	VMOVUPS      lanes3f800000<>+0(SB), Z16
+	VMOVUPS      lanes3f800000<>+0(SB), Z17
+	VMOVUPS      lanes3f800000<>+0(SB), Z18
+	VFNMADD231PS Z13, Z6, Z16
+	VFNMADD231PS Z14, Z11, Z17
+	VFNMADD231PS Z15, Z12, Z18
+	VFMADD213PS  Z13, Z13, Z16
+	VFMADD213PS  Z14, Z14, Z17
+	VFMADD213PS  Z15, Z15, Z18
+	VPMOVD2M     Z0, K1
+	VMULPS       Z3, Z16, K1, Z16
+	VPMOVD2M     Z1, K1
+	VMULPS       Z4, Z17, K1, Z17
+	VPMOVD2M     Z2, K1
+	VMULPS       Z5, Z18, K1, Z18
+	VMOVUPS      lanes3f800000<>+0(SB), Z3
+	VSUBPS       Z16, Z3, Z3
+	VMOVUPS      lanes3f800000<>+0(SB), Z4
+	VSUBPS       Z17, Z4, Z4
+	VMOVUPS      lanes3f800000<>+0(SB), Z5
+	VSUBPS       Z18, Z5, Z5
+	VMULPS       Z3, Z16, Z3
+	VMULPS       Z4, Z17, Z4
+	VMULPS       Z5, Z18, Z5
+	VMULPS       Z0, Z0, Z0
+	VMULPS       Z1, Z1, Z1
+	VMULPS       Z2, Z2, Z2
+	VADDPS       lanes3f800000<>+0(SB), Z0, Z0
+	VADDPS       lanes3f800000<>+0(SB), Z1, Z1
+	VADDPS       lanes3f800000<>+0(SB), Z2, Z2
+	VMULPS       Z0, Z3, Z0
+	VMULPS       Z1, Z4, Z1
+	VMULPS       Z2, Z5, Z2
+	VSQRTPS      Z0, Z0
+	VSQRTPS      Z1, Z1
+	VSQRTPS      Z2, Z2
+	VMAXPS       lanes219392ef<>+0(SB), Z0, Z0
+	VMAXPS       lanes219392ef<>+0(SB), Z1, Z1
+	VMAXPS       lanes219392ef<>+0(SB), Z2, Z2
+	VSUBPS       lanes02081cea<>+0(SB), Z16, Z3
+	VSUBPS       lanes02081cea<>+0(SB), Z17, Z4
+	VSUBPS       lanes02081cea<>+0(SB), Z18, Z5
+	VMOVUPS      lanes219392ef<>+0(SB), Z6
+	VMOVUPS      lanes219392ef<>+0(SB), Z11
+	VMOVUPS      lanes219392ef<>+0(SB), Z12
+	VPMOVD2M     Z3, K1
+	VBLENDMPS    Z6, Z0, K1, Z7
+	VPMOVD2M     Z4, K1
+	VBLENDMPS    Z11, Z1, K1, Z8
+	VPMOVD2M     Z5, K1
+	VBLENDMPS    Z12, Z2, K1, Z9
+	VMAXPS       lanes02081cea<>+0(SB), Z16, Z0
+	VMAXPS       lanes02081cea<>+0(SB), Z17, Z1
+	VMAXPS       lanes02081cea<>+0(SB), Z18, Z2
+	VMOVUPS      Z0, (DX)(SI*4)
+	VMOVUPS      Z1, 64(DX)(SI*4)
+	VMOVUPS      Z2, 128(DX)(SI*4)
+	VMOVUPS      Z7, (BX)(SI*4)
+	VMOVUPS      Z8, 64(BX)(SI*4)
+	VMOVUPS      Z9, 128(BX)(SI*4)
+	ADDQ         $0x30, SI
+	JMP          by3
+
+by3_end:
+by1:
+	LEAQ         16(SI), DI
+	CMPQ         DI, CX
+	JGT          by1_end
+	VMOVUPS      (AX)(SI*4), Z0
+	VORPS        lanes80000000<>+0(SB), Z0, Z1
+	VMOVUPS      lanesc2d20000<>+0(SB), Z2
+	VMAXPS       Z1, Z2, Z2
+	VMULPS       lanes3fb8aa3b<>+0(SB), Z2, Z1
+	VRNDSCALEPS  $0x08, Z1, Z1
+	VFNMADD231PS lanes3f318000<>+0(SB), Z1, Z2
+	VFNMADD231PS lanesb95e8083<>+0(SB), Z1, Z2
+	VMOVUPS      lanes3ab68885<>+0(SB), Z3
+	VFMADD213PS  lanes3c0905b7<>+0(SB), Z2, Z3
+	VFMADD213PS  lanes3d2aaa8d<>+0(SB), Z2, Z3
+	VFMADD213PS  lanes3e2aaa6e<>+0(SB), Z2, Z3
+	VFMADD213PS  lanes3f000000<>+0(SB), Z2, Z3
+	VFMADD213PS  lanes3f800000<>+0(SB), Z2, Z3
+	VFMADD213PS  lanes3f800000<>+0(SB), Z2, Z3
+	VSCALEFPS    Z1, Z3, Z1
+	VADDPS       lanes3f800000<>+0(SB), Z1, Z2
+	VRCP14PS     Z2, Z3
+	VMOVUPS      lanes3f800000<>+0(SB), Z4
+	VFNMADD231PS Z3, Z2, Z4
+	VFMADD213PS  Z3, Z3, Z4
+	VPMOVD2M     Z0, K1
+	VMULPS       Z1, Z4, K1, Z4
+	VMOVUPS      lanes3f800000<>+0(SB), Z1
+	VSUBPS       Z4, Z1, Z1
+	VMULPS       Z1, Z4, Z1
+	VMULPS       Z0, Z0, Z0
+	VADDPS       lanes3f800000<>+0(SB), Z0, Z0
+	VMULPS       Z0, Z1, Z0
+	VSQRTPS      Z0, Z0
+	VMAXPS       lanes219392ef<>+0(SB), Z0, Z0
+	VSUBPS       lanes02081cea<>+0(SB), Z4, Z1
+	VMOVUPS      lanes219392ef<>+0(SB), Z2
+	VPMOVD2M     Z1, K1
+	VBLENDMPS    Z2, Z0, K1, Z10
+	VMAXPS       lanes02081cea<>+0(SB), Z4, Z0
+	VMOVUPS      Z0, (DX)(SI*4)
+	VMOVUPS      Z10, (BX)(SI*4)
+	ADDQ         $0x10, SI
+	JMP          by1
+
+by1_end:
+	VZEROUPPER
+	RET
+
+DATA lanes219392ef<>+0(SB)/4, $0x219392ef
+DATA lanes219392ef<>+4(SB)/4, $0x219392ef
+DATA lanes219392ef<>+8(SB)/4, $0x219392ef
+DATA lanes219392ef<>+12(SB)/4, $0x219392ef
+DATA lanes219392ef<>+16(SB)/4, $0x219392ef
+DATA lanes219392ef<>+20(SB)/4, $0x219392ef
+DATA lanes219392ef<>+24(SB)/4, $0x219392ef
+DATA lanes219392ef<>+28(SB)/4, $0x219392ef
+DATA lanes219392ef<>+32(SB)/4, $0x219392ef
+DATA lanes219392ef<>+36(SB)/4, $0x219392ef
+DATA lanes219392ef<>+40(SB)/4, $0x219392ef
+DATA lanes219392ef<>+44(SB)/4, $0x219392ef
+DATA lanes219392ef<>+48(SB)/4, $0x219392ef
+DATA lanes219392ef<>+52(SB)/4, $0x219392ef
+DATA lanes219392ef<>+56(SB)/4, $0x219392ef
+DATA lanes219392ef<>+60(SB)/4, $0x219392ef
+GLOBL lanes219392ef<>(SB), RODATA|NOPTR, $64
+
+DATA lanes02081cea<>+0(SB)/4, $0x02081cea
+DATA lanes02081cea<>+4(SB)/4, $0x02081cea
+DATA lanes02081cea<>+8(SB)/4, $0x02081cea
+DATA lanes02081cea<>+12(SB)/4, $0x02081cea
+DATA lanes02081cea<>+16(SB)/4, $0x02081cea
+DATA lanes02081cea<>+20(SB)/4, $0x02081cea
+DATA lanes02081cea<>+24(SB)/4, $0x02081cea
+DATA lanes02081cea<>+28(SB)/4, $0x02081cea
+DATA lanes02081cea<>+32(SB)/4, $0x02081cea
+DATA lanes02081cea<>+36(SB)/4, $0x02081cea
+DATA lanes02081cea<>+40(SB)/4, $0x02081cea
+DATA lanes02081cea<>+44(SB)/4, $0x02081cea
+DATA lanes02081cea<>+48(SB)/4, $0x02081cea
+DATA lanes02081cea<>+52(SB)/4, $0x02081cea
+DATA lanes02081cea<>+56(SB)/4, $0x02081cea
+DATA lanes02081cea<>+60(SB)/4, $0x02081cea
+GLOBL lanes02081cea<>(SB), RODATA|NOPTR, $64
+
+// func blockSumsAVX512(sums *[2]float64, x *float32, y *float32, blocks int)
+// Requires: AVX, AVX512F
+TEXT ·blockSumsAVX512(SB), NOSPLIT, $0-32
+	MOVQ sums+0(FP), AX
+	MOVQ blocks+24(FP), CX
+	MOVQ x+8(FP), DX
+	MOVQ y+16(FP), BX
+
+block:
+	TESTQ  CX, CX
+	JLE    done
+	VPXORD Z0, Z0, Z0
+	VPXORD Z1, Z1, Z1
+	VPXORD Z2, Z2, Z2
+	VPXORD Z3, Z3, Z3
+	VPXORD Z4, Z4, Z4
+	VPXORD Z5, Z5, Z5
+	VPXORD Z6, Z6, Z6
+	VPXORD Z7, Z7, Z7
+	LEAQ   512(DX), SI
+
+elements:
+	VCVTPS2PD     (DX), Z8
+	VCVTPS2PD     (BX), Z9
+	VADDPD        Z8, Z0, Z0
+	VFMADD231PD   Z8, Z9, Z1
+	VCVTPS2PD     32(DX), Z8
+	VCVTPS2PD     32(BX), Z9
+	VADDPD        Z8, Z2, Z2
+	VFMADD231PD   Z8, Z9, Z3
+	VCVTPS2PD     64(DX), Z8
+	VCVTPS2PD     64(BX), Z9
+	VADDPD        Z8, Z4, Z4
+	VFMADD231PD   Z8, Z9, Z5
+	VCVTPS2PD     96(DX), Z8
+	VCVTPS2PD     96(BX), Z9
+	VADDPD        Z8, Z6, Z6
+	VFMADD231PD   Z8, Z9, Z7
+	ADDQ          $0x00000080, DX
+	ADDQ          $0x00000080, BX
+	CMPQ          DX, SI
+	JLT           elements
+	VADDPD        Z2, Z0, Z0
+	VADDPD        Z6, Z4, Z4
+	VADDPD        Z4, Z0, Z0
+	VEXTRACTF64X4 $0x01, Z0, Y8
+	VADDPD        Y0, Y8, Y8
+	VEXTRACTF128  $0x01, Y8, X9
+	VADDPD        X8, X9, X9
+	VPERMILPD     $0x01, X9, X8
+	VADDSD        X8, X9, X9
+	VMOVSD        X9, (AX)
+	VADDPD        Z3, Z1, Z1
+	VADDPD        Z7, Z5, Z5
+	VADDPD        Z5, Z1, Z1
+	VEXTRACTF64X4 $0x01, Z1, Y8
+	VADDPD        Y1, Y8, Y8
+	VEXTRACTF128  $0x01, Y8, X9
+	VADDPD        X8, X9, X9
+	VPERMILPD     $0x01, X9, X8
+	VADDSD        X8, X9, X9
+	VMOVSD        X9, 8(AX)
+	ADDQ          $0x10, AX
+	DECQ          CX
+	JMP           block
+
+done:
+	VZEROUPPER
+	RET
+
 // func lossSumsAVX512(sums *[5]float64, z *float32, count int, pi float32, rest float32)
 // Requires: AVX, AVX512DQ, AVX512F
 TEXT ·lossSumsAVX512(SB), NOSPLIT, $0-32
@@ -7905,6 +8191,229 @@ by1:
 	JMP          by1
 
 by1_end:
+	VZEROUPPER
+	RET
+
+// func teachingAVX2(y *float32, w *float32, z *float32, count int)
+// Requires: AVX, AVX2, FMA3
+TEXT ·teachingAVX2(SB), NOSPLIT, $0-32
+	MOVQ z+16(FP), AX
+	MOVQ count+24(FP), CX
+	MOVQ y+0(FP), DX
+	MOVQ w+8(FP), BX
+	XORQ SI, SI
+
+by2:
+	LEAQ         16(SI), DI
+	CMPQ         DI, CX
+	JGT          by2_end
+	VMOVUPS      (AX)(SI*4), Y0
+	VMOVUPS      32(AX)(SI*4), Y1
+	VORPS        lanes80000000<>+0(SB), Y0, Y2
+	VORPS        lanes80000000<>+0(SB), Y1, Y3
+	VMOVUPS      lanesc2d20000<>+0(SB), Y4
+	VMAXPS       Y2, Y4, Y4
+	VMOVUPS      lanesc2d20000<>+0(SB), Y2
+	VMAXPS       Y3, Y2, Y2
+	VMULPS       lanes3fb8aa3b<>+0(SB), Y4, Y3
+	VMULPS       lanes3fb8aa3b<>+0(SB), Y2, Y5
+	VROUNDPS     $0x08, Y3, Y3
+	VROUNDPS     $0x08, Y5, Y5
+	VFNMADD231PS lanes3f318000<>+0(SB), Y3, Y4
+	VFNMADD231PS lanes3f318000<>+0(SB), Y5, Y2
+	VFNMADD231PS lanesb95e8083<>+0(SB), Y3, Y4
+	VFNMADD231PS lanesb95e8083<>+0(SB), Y5, Y2
+	VMOVUPS      lanes3ab68885<>+0(SB), Y6
+	VMOVUPS      lanes3ab68885<>+0(SB), Y7
+	VFMADD213PS  lanes3c0905b7<>+0(SB), Y4, Y6
+	VFMADD213PS  lanes3c0905b7<>+0(SB), Y2, Y7
+	VFMADD213PS  lanes3d2aaa8d<>+0(SB), Y4, Y6
+	VFMADD213PS  lanes3d2aaa8d<>+0(SB), Y2, Y7
+	VFMADD213PS  lanes3e2aaa6e<>+0(SB), Y4, Y6
+	VFMADD213PS  lanes3e2aaa6e<>+0(SB), Y2, Y7
+	VFMADD213PS  lanes3f000000<>+0(SB), Y4, Y6
+	VFMADD213PS  lanes3f000000<>+0(SB), Y2, Y7
+	VFMADD213PS  lanes3f800000<>+0(SB), Y4, Y6
+	VFMADD213PS  lanes3f800000<>+0(SB), Y2, Y7
+	VFMADD213PS  lanes3f800000<>+0(SB), Y4, Y6
+	VFMADD213PS  lanes3f800000<>+0(SB), Y2, Y7
+	VCVTPS2DQ    Y3, Y2
+	VCVTPS2DQ    Y5, Y3
+	VPSRAD       $0x01, Y2, Y4
+	VPSRAD       $0x01, Y3, Y5
+	VPSUBD       Y4, Y2, Y2
+	VPSUBD       Y5, Y3, Y3
+	VPADDD       lanes0000007f<>+0(SB), Y4, Y4
+	VPADDD       lanes0000007f<>+0(SB), Y5, Y5
+	VPSLLD       $0x17, Y4, Y4
+	VPSLLD       $0x17, Y5, Y5
+	VMULPS       Y4, Y6, Y4
+	VMULPS       Y5, Y7, Y5
+	VPADDD       lanes0000007f<>+0(SB), Y2, Y2
+	VPADDD       lanes0000007f<>+0(SB), Y3, Y3
+	VPSLLD       $0x17, Y2, Y2
+	VPSLLD       $0x17, Y3, Y3
+	VMULPS       Y2, Y4, Y2
+	VMULPS       Y3, Y5, Y3
+	VADDPS       lanes3f800000<>+0(SB), Y2, Y4
+	VADDPS       lanes3f800000<>+0(SB), Y3, Y5
+	VMOVUPS      lanes3f800000<>+0(SB), Y6
+	VDIVPS       Y4, Y6, Y6
+	VMOVUPS      lanes3f800000<>+0(SB), Y4
+	VDIVPS       Y5, Y4, Y4
+	VMULPS       Y2, Y6, Y2
+	VMULPS       Y3, Y4, Y3
+	VBLENDVPS    Y0, Y2, Y6, Y2
+	VBLENDVPS    Y1, Y3, Y4, Y3
+	VMOVUPS      lanes3f800000<>+0(SB), Y4
+	VSUBPS       Y2, Y4, Y4
+	VMOVUPS      lanes3f800000<>+0(SB), Y5
+	VSUBPS       Y3, Y5, Y5
+	VMULPS       Y4, Y2, Y4
+	VMULPS       Y5, Y3, Y5
+	VMULPS       Y0, Y0, Y0
+	VMULPS       Y1, Y1, Y1
+	VADDPS       lanes3f800000<>+0(SB), Y0, Y0
+	VADDPS       lanes3f800000<>+0(SB), Y1, Y1
+	VMULPS       Y0, Y4, Y0
+	VMULPS       Y1, Y5, Y1
+	VSQRTPS      Y0, Y0
+	VSQRTPS      Y1, Y1
+	VMAXPS       lanes219392ef<>+0(SB), Y0, Y0
+	VMAXPS       lanes219392ef<>+0(SB), Y1, Y1
+	VSUBPS       lanes02081cea<>+0(SB), Y2, Y4
+	VSUBPS       lanes02081cea<>+0(SB), Y3, Y5
+	VMOVUPS      lanes219392ef<>+0(SB), Y6
+	VMOVUPS      lanes219392ef<>+0(SB), Y7
+	VBLENDVPS    Y4, Y6, Y0, Y0
+	VBLENDVPS    Y5, Y7, Y1, Y1
+	VMAXPS       lanes02081cea<>+0(SB), Y2, Y2
+	VMAXPS       lanes02081cea<>+0(SB), Y3, Y3
+	VMOVUPS      Y2, (DX)(SI*4)
+	VMOVUPS      Y3, 32(DX)(SI*4)
+	VMOVUPS      Y0, (BX)(SI*4)
+	VMOVUPS      Y1, 32(BX)(SI*4)
+	ADDQ         $0x10, SI
+	JMP          by2
+
+by2_end:
+by1:
+	LEAQ         8(SI), DI
+	CMPQ         DI, CX
+	JGT          by1_end
+	VMOVUPS      (AX)(SI*4), Y0
+	VORPS        lanes80000000<>+0(SB), Y0, Y1
+	VMOVUPS      lanesc2d20000<>+0(SB), Y2
+	VMAXPS       Y1, Y2, Y2
+	VMULPS       lanes3fb8aa3b<>+0(SB), Y2, Y1
+	VROUNDPS     $0x08, Y1, Y1
+	VFNMADD231PS lanes3f318000<>+0(SB), Y1, Y2
+	VFNMADD231PS lanesb95e8083<>+0(SB), Y1, Y2
+	VMOVUPS      lanes3ab68885<>+0(SB), Y3
+	VFMADD213PS  lanes3c0905b7<>+0(SB), Y2, Y3
+	VFMADD213PS  lanes3d2aaa8d<>+0(SB), Y2, Y3
+	VFMADD213PS  lanes3e2aaa6e<>+0(SB), Y2, Y3
+	VFMADD213PS  lanes3f000000<>+0(SB), Y2, Y3
+	VFMADD213PS  lanes3f800000<>+0(SB), Y2, Y3
+	VFMADD213PS  lanes3f800000<>+0(SB), Y2, Y3
+	VCVTPS2DQ    Y1, Y1
+	VPSRAD       $0x01, Y1, Y2
+	VPSUBD       Y2, Y1, Y1
+	VPADDD       lanes0000007f<>+0(SB), Y2, Y2
+	VPSLLD       $0x17, Y2, Y2
+	VMULPS       Y2, Y3, Y2
+	VPADDD       lanes0000007f<>+0(SB), Y1, Y1
+	VPSLLD       $0x17, Y1, Y1
+	VMULPS       Y1, Y2, Y1
+	VADDPS       lanes3f800000<>+0(SB), Y1, Y2
+	VMOVUPS      lanes3f800000<>+0(SB), Y3
+	VDIVPS       Y2, Y3, Y3
+	VMULPS       Y1, Y3, Y1
+	VBLENDVPS    Y0, Y1, Y3, Y1
+	VMOVUPS      lanes3f800000<>+0(SB), Y2
+	VSUBPS       Y1, Y2, Y2
+	VMULPS       Y2, Y1, Y2
+	VMULPS       Y0, Y0, Y0
+	VADDPS       lanes3f800000<>+0(SB), Y0, Y0
+	VMULPS       Y0, Y2, Y0
+	VSQRTPS      Y0, Y0
+	VMAXPS       lanes219392ef<>+0(SB), Y0, Y0
+	VSUBPS       lanes02081cea<>+0(SB), Y1, Y2
+	VMOVUPS      lanes219392ef<>+0(SB), Y3
+	VBLENDVPS    Y2, Y3, Y0, Y0
+	VMAXPS       lanes02081cea<>+0(SB), Y1, Y1
+	VMOVUPS      Y1, (DX)(SI*4)
+	VMOVUPS      Y0, (BX)(SI*4)
+	ADDQ         $0x08, SI
+	JMP          by1
+
+by1_end:
+	VZEROUPPER
+	RET
+
+// func blockSumsAVX2(sums *[2]float64, x *float32, y *float32, blocks int)
+// Requires: AVX, FMA3
+TEXT ·blockSumsAVX2(SB), NOSPLIT, $0-32
+	MOVQ sums+0(FP), AX
+	MOVQ blocks+24(FP), CX
+	MOVQ x+8(FP), DX
+	MOVQ y+16(FP), BX
+
+block:
+	TESTQ  CX, CX
+	JLE    done
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	LEAQ   512(DX), SI
+
+elements:
+	VCVTPS2PD    (DX), Y8
+	VCVTPS2PD    (BX), Y9
+	VADDPD       Y8, Y0, Y0
+	VFMADD231PD  Y8, Y9, Y1
+	VCVTPS2PD    16(DX), Y8
+	VCVTPS2PD    16(BX), Y9
+	VADDPD       Y8, Y2, Y2
+	VFMADD231PD  Y8, Y9, Y3
+	VCVTPS2PD    32(DX), Y8
+	VCVTPS2PD    32(BX), Y9
+	VADDPD       Y8, Y4, Y4
+	VFMADD231PD  Y8, Y9, Y5
+	VCVTPS2PD    48(DX), Y8
+	VCVTPS2PD    48(BX), Y9
+	VADDPD       Y8, Y6, Y6
+	VFMADD231PD  Y8, Y9, Y7
+	ADDQ         $0x00000040, DX
+	ADDQ         $0x00000040, BX
+	CMPQ         DX, SI
+	JLT          elements
+	VADDPD       Y2, Y0, Y0
+	VADDPD       Y6, Y4, Y4
+	VADDPD       Y4, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X2
+	VADDPD       X0, X2, X2
+	VPERMILPD    $0x01, X2, X0
+	VADDSD       X0, X2, X2
+	VMOVSD       X2, (AX)
+	VADDPD       Y3, Y1, Y1
+	VADDPD       Y7, Y5, Y5
+	VADDPD       Y5, Y1, Y1
+	VEXTRACTF128 $0x01, Y1, X0
+	VADDPD       X1, X0, X0
+	VPERMILPD    $0x01, X0, X1
+	VADDSD       X1, X0, X0
+	VMOVSD       X0, 8(AX)
+	ADDQ         $0x10, AX
+	DECQ         CX
+	JMP          block
+
+done:
 	VZEROUPPER
 	RET
 

@@ -186,6 +186,32 @@ func logSigmoidGo(dst, z []float32) {
 	}
 }
 
+func teachingGo(y, w, z []float32) {
+	const least, rarest = 1e-18, 1e-37
+	for i, x := range z {
+		y[i], w[i] = max(float32(sigmoid64(float64(x))), rarest), least
+		if y[i] > rarest {
+			if root := float32(math.Sqrt(float64(y[i] * (1 - y[i]) * (1 + x*x)))); root > least {
+				w[i] = root
+			}
+		} else { // NaN too
+			y[i] = rarest
+		}
+	}
+}
+
+func blockSumsGo(sums [][2]float64, x, y []float32) {
+	for b := range sums {
+		var plain, product float64
+		from, to := b*SumBlock, min((b+1)*SumBlock, len(x))
+		for i, v := range x[from:to] {
+			plain += float64(v)
+			product += float64(v) * float64(y[from+i])
+		}
+		sums[b] = [2]float64{plain, product}
+	}
+}
+
 func sigmoidSoftplusGo(y, loss, z []float32) {
 	for i, x := range z {
 		y[i], loss[i] = float32(sigmoid64(float64(x))), float32(softplus64(float64(x)))

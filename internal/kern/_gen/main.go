@@ -57,6 +57,7 @@ func main() {
 		dotCodes(s)
 		scaleCodes(s)
 		elementwise(s)
+		blockSums(s)
 		lossSums(s, false)
 		lossSums(s, true)
 		adam(s)
@@ -65,6 +66,23 @@ func main() {
 	tileCodes()
 	reachCodes()
 	Generate()
+}
+
+// sumDoubles adds the float64 lanes of v, in a fixed order, into the low lane of the returned register.
+func (s isa) sumDoubles(v reg.VecVirtual) reg.VecVirtual {
+	y := v
+	if s.wide {
+		y = YMM()
+		VEXTRACTF64X4(U8(1), v, y)
+		VADDPD(v.AsY(), y, y)
+	}
+	x := XMM()
+	VEXTRACTF128(U8(1), y.AsY(), x)
+	VADDPD(y.AsX(), x, x)
+	t := XMM()
+	VPERMILPD(U8(1), x, t)
+	VADDSD(t, x, x)
+	return x
 }
 
 // sumLanes adds the lanes of v, in a fixed order, into the low lane of the returned register.

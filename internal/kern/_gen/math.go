@@ -324,6 +324,60 @@ func elementwise(s isa) {
 		e := s.decay(z)
 		return []group{s.sigmoid(z, e), s.softplus(z, e)}
 	}, "y", "loss")
+	define("teaching", "y = σ(z), at least 1e-37, and w = √(y(1−y)(1+z²)), at least 1e-18 and that below such y",
+		s.side(3, 2), func(s chain, z group) []group {
+			y := s.sigmoid(z, s.decay(z))
+			w := s.of(vmulps, s.of(vmulps, y, s.of(vsubps, number(1), y)),
+				s.of(vaddps, s.of(vmulps, z, z), number(1)))
+			w = s.of(vmaxps, s.apply(func(a Op, out reg.VecVirtual) { VSQRTPS(a, out) }, w), number(1e-18))
+			w = s.choose(s.of(vsubps, y, number(1e-37)), w, s.constant(1e-18)) // z² may be infinite there
+			return []group{s.of(vmaxps, y, number(1e-37)), w}
+		}, "y", "w")
+}
+
+// blockSums: Σ x and Σ x·y of every 128 elements, in float64.
+func blockSums(s isa) {
+	const block = 128
+	function("blockSums"+s.name, "func(sums *[2]float64, x, y *float32, blocks int)",
+		"sets the sums of x and of x·y of blocks of 128 elements.")
+	sums, blocks := Load(Param("sums"), GP64()), Load(Param("blocks"), GP64())
+	x, y := Load(Param("x"), GP64()), Load(Param("y"), GP64())
+	end := GP64()
+	Label("block")
+	TESTQ(blocks, blocks)
+	JLE(LabelRef("done"))
+	const side = 4 // registers that are added to, so that none waits for the one before
+	var plain, product [side]reg.VecVirtual
+	for k := range side {
+		plain[k], product[k] = s.vec(), s.vec()
+		s.zero(plain[k])
+		s.zero(product[k])
+	}
+	LEAQ(Mem{Base: x, Disp: 4 * block}, end)
+	Label("elements")
+	for k := range side {
+		a, b := s.vec(), s.vec()
+		VCVTPS2PD(Mem{Base: x, Disp: 2 * s.lanes * k}, a)
+		VCVTPS2PD(Mem{Base: y, Disp: 2 * s.lanes * k}, b)
+		VADDPD(a, plain[k], plain[k])
+		VFMADD231PD(a, b, product[k])
+	}
+	ADDQ(U32(2*s.lanes*side), x)
+	ADDQ(U32(2*s.lanes*side), y)
+	CMPQ(x, end)
+	JLT(LabelRef("elements"))
+	for k, acc := range [2][side]reg.VecVirtual{plain, product} {
+		VADDPD(acc[1], acc[0], acc[0])
+		VADDPD(acc[3], acc[2], acc[2])
+		VADDPD(acc[2], acc[0], acc[0])
+		VMOVSD(s.sumDoubles(acc[0]), Mem{Base: sums, Disp: 8 * k})
+	}
+	ADDQ(U8(16), sums)
+	DECQ(blocks)
+	JMP(LabelRef("block"))
+	Label("done")
+	VZEROUPPER()
+	RET()
 }
 
 // lossSums: the five sums over unlinked pairs that every risk is made of. With y = σ(z), u = 1−y and q = u + y(1−π):
@@ -421,18 +475,7 @@ func lossSums(s isa, each bool) {
 		add(2, s.of(vmulps, missed, s.of(vmulps, kept, share)))
 	})
 	for i := range acc {
-		y := acc[i]
-		if s.wide {
-			y = YMM()
-			VEXTRACTF64X4(U8(1), acc[i], y)
-			VADDPD(acc[i].AsY(), y, y)
-		}
-		x := XMM()
-		VEXTRACTF128(U8(1), y.AsY(), x)
-		VADDPD(y.AsX(), x, x)
-		t := XMM()
-		VPERMILPD(U8(1), x, t)
-		VADDSD(t, x, x)
+		x := s.sumDoubles(acc[i])
 		VADDSD(Mem{Base: sums, Disp: 8 * i}, x, x)
 		VMOVSD(x, Mem{Base: sums, Disp: 8 * i})
 	}
