@@ -295,9 +295,14 @@ func (w *monitor) follow(ctx context.Context) (more bool, err error) {
 	w.mu.Lock()
 	after := w.Seq
 	w.mu.Unlock()
-	page, err := w.service.events.Events(ctx, after, store.MaxPage)
-	if err != nil {
-		return false, err
+	var page []store.LogEvent
+	if log, ok := w.service.events.(store.RecentReader); ok {
+		page = log.Recent(after)
+	}
+	if page == nil {
+		if page, err = w.service.events.Events(ctx, after, store.MaxPage); err != nil {
+			return false, err
+		}
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -93,6 +93,7 @@ ON CONFLICT (kind) DO UPDATE SET events = events + excluded.events,
 // sqliteStore is a log in one file. Readers have connections of their own and see what is committed.
 type sqliteStore struct {
 	*queue
+	recent
 	path    string
 	log     *slog.Logger
 	writer  *sql.DB // one connection
@@ -105,7 +106,10 @@ type sqliteStore struct {
 // ten items.
 var sqliteRows = [...]int{160, 40, 10, 1}
 
-var _ Store = (*sqliteStore)(nil)
+var (
+	_ Store        = (*sqliteStore)(nil)
+	_ RecentReader = (*sqliteStore)(nil)
+)
 
 func openSQLite(ctx context.Context, path string, options Options) (_ Store, err error) {
 	if path == "" {
@@ -311,7 +315,7 @@ func (s *sqliteStore) commit(group []*request) (err error) {
 	for _, r := range group {
 		events = append(events, r.events...)
 	}
-	stored, err := s.insertAll(ctx, tx, events)
+	stored, last, err := s.insertAll(ctx, tx, events)
 	if err != nil {
 		return err
 	}
@@ -343,11 +347,18 @@ func (s *sqliteStore) commit(group []*request) (err error) {
 			}
 		}
 	}
-	return tx.Commit()
+	if err := tx.Commit(); err != nil {
+		return err
+	}
+	if all { // otherwise who follows the log reads it
+		s.recent.add(events, last)
+	}
+	return nil
 }
 
-// insertAll inserts events, leaves out those whose id is there, and returns how many are new.
-func (s *sqliteStore) insertAll(ctx context.Context, tx *sql.Tx, events []LogEvent) (stored int, err error) {
+// insertAll inserts events, leaves out those whose id is there, and returns how many are new and the last Seq of them.
+func (s *sqliteStore) insertAll(ctx context.Context, tx *sql.Tx, events []LogEvent) (stored int, last int64,
+	err error) {
 	values := make([]any, 0, 12*min(len(events), sqliteRows[0]))
 	for size, rows := range sqliteRows {
 		if len(events) < rows {
@@ -364,16 +375,19 @@ func (s *sqliteStore) insertAll(ctx context.Context, tx *sql.Tx, events []LogEve
 			events = events[rows:]
 			done, err := insert.ExecContext(ctx, values...)
 			if err != nil {
-				return 0, err
+				return 0, 0, err
 			}
 			added, err := done.RowsAffected()
 			if err != nil {
-				return 0, err
+				return 0, 0, err
 			}
 			stored += int(added)
+			if last, err = done.LastInsertId(); err != nil {
+				return 0, 0, err
+			}
 		}
 	}
-	return stored, nil
+	return stored, last, nil
 }
 
 // sqliteLatest returns the ids of the latest events.

@@ -124,6 +124,7 @@ func (s *sqliteStore) write(ctx context.Context, do func(*sql.Tx) error) error {
 // Erase deletes events in transactions of a limited size. SQLite leaves what it deleted in its pages, and copies of
 // rows where pages were split, so the whole file is written anew at the end.
 func (s *sqliteStore) Erase(ctx context.Context, names func(string) bool) (erased int64, err error) {
+	defer s.recent.clear()
 	var after int64
 	for {
 		seqs, next, err := s.seqsOf(ctx, after, names)
