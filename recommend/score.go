@@ -200,7 +200,8 @@ func (r *Recommender) seen(ctx context.Context, room *room, s Source) error {
 	return nil
 }
 
-// hiddenBy returns what sets −log π̂ of candidates and, where that is a matter of their fields alone, what it is by field.
+// hiddenBy returns what sets −log π̂ of candidates and, where that is a matter of their fields alone, what it is by
+// field.
 func (r *Recommender) hiddenBy(ctx context.Context, room *room, s Source) (set func(dst []float32, nodes []int32),
 	byField []float32, err error) {
 	terms, dense := model.TermsOf(r.model.Propensity, r.model.PropensityParams)

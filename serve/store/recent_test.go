@@ -24,16 +24,21 @@ func requestsOf(ids ...[]int) (out []*request) {
 	return out
 }
 
+func openTest(t *testing.T, path string) *sqliteStore {
+	t.Helper()
+	opened, err := Open(t.Context(), path, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { opened.Close() })
+	return opened.(*sqliteStore)
+}
+
 // Appends that share a transaction each learn what was new of theirs, the first of equal ids being it, and the totals
 // are those of what is stored.
 func TestGroupsWithDuplicates(t *testing.T) {
 	t.Parallel()
-	opened, err := Open(t.Context(), filepath.Join(t.TempDir(), "events.db"), Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer opened.Close()
-	s := opened.(*sqliteStore)
+	s := openTest(t, filepath.Join(t.TempDir(), "events.db"))
 	random := rand.New(rand.NewPCG(1, 7))
 	seen := map[string]bool{}
 	want := EventTotals{Kinds: map[Kind]int64{}}
@@ -87,15 +92,7 @@ func TestGroupsWithDuplicates(t *testing.T) {
 func TestRecentEvents(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "events.db")
-	var logs [2]*sqliteStore
-	for k := range logs {
-		opened, err := Open(t.Context(), path, Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer opened.Close()
-		logs[k] = opened.(*sqliteStore)
-	}
+	logs := [2]*sqliteStore{openTest(t, path), openTest(t, path)}
 	random := rand.New(rand.NewPCG(2, 7))
 	var followed []LogEvent
 	next, after, quick := 0, int64(0), 0
