@@ -201,6 +201,13 @@ func sigmoidSoftplus(y, loss, z []float32) {
 	sigmoidSoftplusNEON(p32(y), p32(loss), p32(z), len(z))
 }
 
+func teaching(y, w, z []float32) {
+	sigmoid(y, z)
+	weighGo(y, w, z)
+}
+
+func blockSums(sums [][2]float64, x, y []float32) { blockSumsGo(sums, x, y) }
+
 func lossSumsEach(sums *[5]float64, z, s []float32, ceiling float32) {
 	if active == plain {
 		lossSumsEachGo(sums, z, s, ceiling)

@@ -187,15 +187,21 @@ func logSigmoidGo(dst, z []float32) {
 }
 
 func teachingGo(y, w, z []float32) {
+	sigmoidGo(y, z)
+	weighGo(y, w, z)
+}
+
+// weighGo sets w of y = σ(z), and what y is at least; see Teaching.
+func weighGo(y, w, z []float32) {
 	const least, rarest = 1e-18, 1e-37
 	for i, x := range z {
-		y[i], w[i] = max(float32(sigmoid64(float64(x))), rarest), least
-		if y[i] > rarest {
-			if root := float32(math.Sqrt(float64(y[i] * (1 - y[i]) * (1 + x*x)))); root > least {
-				w[i] = root
-			}
-		} else { // NaN too
-			y[i] = rarest
+		if !(y[i] > rarest) { // not a number, too
+			y[i], w[i] = rarest, least
+			continue
+		}
+		w[i] = least
+		if root := float32(math.Sqrt(float64(y[i] * (1 - y[i]) * (1 + x*x)))); root > least {
+			w[i] = root
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package kern
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -135,4 +136,43 @@ func topK(t testing.TB, m, queries *Matrix, k, threads int) [][]RowScore {
 		t.Fatal(err)
 	}
 	return hits
+}
+
+// The best candidates are those of a sort, whatever gaps there are between candidates and with many equals, infinite
+// scores and such that are not numbers.
+func TestBest(t *testing.T) {
+	eachVariant(t, func(t *testing.T) {
+		rng := rand.New(rand.NewPCG(6, 3))
+		for range 500 {
+			n, few := 1+rng.IntN(400), 1+rng.IntN(40)
+			scores := make([]float32, n)
+			var candidates []int32
+			gap := false
+			for j := range scores {
+				switch scores[j] = float32(rng.IntN(few)); rng.IntN(40) {
+				case 0:
+					scores[j] = float32(math.Inf(1 - 2*rng.IntN(2)))
+				case 1:
+					scores[j] = float32(math.NaN())
+				case 2, 3, 4:
+					gap = !gap
+				}
+				if !gap {
+					candidates = append(candidates, int32(j))
+				}
+			}
+			var want []int32
+			for _, j := range candidates {
+				if scores[j] == scores[j] {
+					want = append(want, j)
+				}
+			}
+			slices.SortStableFunc(want, func(a, b int32) int { return cmp.Compare(scores[b], scores[a]) })
+			k := rng.IntN(20)
+			want = want[:min(k, len(want))]
+			if got := Best(scores, candidates, k); !slices.Equal(got, want) {
+				t.Fatalf("%d of %d: %v, not %v", k, len(candidates), got, want)
+			}
+		}
+	})
 }
