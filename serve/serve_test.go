@@ -601,6 +601,54 @@ func TestShedding(t *testing.T) {
 	waiting.Wait()
 }
 
+// slowStore stores when it is let.
+type slowStore struct {
+	store.Store
+	let chan struct{}
+}
+
+func (s slowStore) Append(ctx context.Context, events []store.LogEvent) (store.Result, error) {
+	<-s.let
+	return s.Store.Append(ctx, events)
+}
+
+// While a list waits for the event log others are computed, up to as many as may wait; those beyond keep their places.
+func TestListsWhileOthersAreStored(t *testing.T) {
+	t.Parallel()
+	log, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "events.db"), store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	slow := slowStore{log, make(chan struct{})}
+	release := sync.OnceFunc(func() { close(slow.let) })
+	defer release() // whatever fails
+	s := open(t, func(o *Options) { o.events, o.Concurrent, o.Waiting = slow, 1, 1 })
+	var logged sync.WaitGroup
+	list := func() {
+		if a, err := s.Recommend(t.Context(), RecommendRequest{Node: "p1", Log: true}); err != nil || a.Logged == 0 {
+			t.Errorf("a list with %d items logged: %v", a.Logged, err)
+		}
+	}
+	logged.Go(list)
+	poll(t, "a list that is stored", func() bool { return len(s.gate.storing) == 1 && len(s.gate.inside) == 0 })
+	if _, err := s.Recommend(t.Context(), RecommendRequest{Node: "p2"}); err != nil {
+		t.Errorf("while another list is stored: %v", err)
+	}
+	logged.Go(list)
+	poll(t, "a list that keeps its place", func() bool { return len(s.gate.inside) == 1 })
+	if _, err := s.Recommend(t.Context(), RecommendRequest{Node: "p2"}); !errors.Is(err, errTooMany) {
+		t.Errorf("while too many lists are stored: %v", err)
+	}
+	release()
+	logged.Wait()
+	if len(s.gate.storing)+len(s.gate.inside)+len(s.gate.waiting) != 0 {
+		t.Error("places are left")
+	}
+	if totals, err := log.Totals(t.Context()); err != nil || totals.Events != 20 {
+		t.Errorf("%d events are logged: %v", totals.Events, err)
+	}
+}
+
 func TestPanic(t *testing.T) {
 	t.Parallel()
 	s := open(t)
