@@ -293,11 +293,19 @@ func Run(ascending []int32) int {
 	if n == 0 {
 		return 0
 	}
+	const few = 32
 	gapless := func(count int) bool { return int(ascending[count-1])-int(ascending[0]) == count-1 }
 	if gapless(n) {
 		return n
 	}
-	some, more := 1, 2 // some are gapless; more may not be
+	if n <= few || !gapless(few) { // so short that looking at each is fastest
+		some := 1
+		for gapless(some + 1) {
+			some++
+		}
+		return some
+	}
+	some, more := few, 2*few // some are gapless; more may not be
 	for more < n && gapless(more) {
 		some, more = more, 2*more
 	}
