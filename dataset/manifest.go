@@ -23,6 +23,7 @@ const (
 	LinksFile     = "links.parquet"
 	ExposuresFile = "exposures.parquet"
 	VectorsFile   = "vectors.npy"
+	IndexFile     = "index.bin" // made of the vectors by package index, and lost when a dataset is written again
 	EncoderFile   = "encoder.safetensors"
 )
 

@@ -239,7 +239,7 @@ func onlyDataset(dir string) error {
 		return fileError(dir, atomicfile.WithoutPath(err), "choose another folder")
 	}
 	for _, e := range entries {
-		if e.Name() != ManifestFile && !slices.Contains(dataFiles, e.Name()) {
+		if e.Name() != ManifestFile && e.Name() != IndexFile && !slices.Contains(dataFiles, e.Name()) {
 			return fileError(dir, fmt.Errorf("%w alone: it holds %s too, which would be lost", ErrNotDataset, e.Name()),
 				"move that elsewhere, or choose another folder")
 		}

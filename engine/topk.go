@@ -81,7 +81,12 @@ type Hit struct {
 }
 
 // Sketch is a copy of vectors in a byte per number, by which every inner product is known within a bound.
-type Sketch struct{ codes *kern.Codes }
+type Sketch struct{ heldCodes }
+
+// heldCodes keeps the kernels' codes out of what Sketch exports: packages of this module read them with kern.CodesIn.
+type heldCodes = kern.HeldCodes
+
+func (s *Sketch) codes() *kern.Codes { return kern.CodesIn(s) }
 
 // NewSketch copies vectors.
 func NewSketch(v *graph.Vectors, threads int) (*Sketch, error) {
@@ -89,7 +94,26 @@ func NewSketch(v *graph.Vectors, threads int) (*Sketch, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Sketch{codes}, nil
+	return &Sketch{kern.HoldCodes(codes)}, nil
+}
+
+// SketchParts is what a sketch is kept in: a byte per number, and three numbers per row.
+type SketchParts struct {
+	Rows, Dim            int
+	Bytes                []uint8 // rows of a multiple of 64
+	Scales, Rests, Norms []float32
+}
+
+// Parts returns what the sketch is kept in, to be stored. It is the sketch's own, and there as long as that is.
+func (s *Sketch) Parts() SketchParts { return SketchParts(s.codes().Parts()) }
+
+// SketchFrom returns a sketch that was stored, in the memory of its parts.
+func SketchFrom(p SketchParts) (*Sketch, error) {
+	codes, err := kern.CodesFrom(kern.CodeParts(p))
+	if err != nil {
+		return nil, err
+	}
+	return &Sketch{kern.HoldCodes(codes)}, nil
 }
 
 // narrow is the share of the targets of which fewer are looked at one by one, without the sketch.
@@ -162,7 +186,7 @@ func (c CPU) TopK(ctx context.Context, s TargetSearch) ([][]Hit, error) {
 func (s *TargetSearch) validate() error {
 	n, dim := s.Targets.Len(), s.Targets.Dim()
 	if s.K < 0 || s.Scores != nil && len(s.Scores) != n*len(s.Queries) ||
-		s.Sketch != nil && s.Sketch.codes.Rows() != n ||
+		s.Sketch != nil && s.Sketch.codes().Rows() != n ||
 		s.Bounds != nil && (s.Scores == nil || s.K > 0 || len(s.Bounds) != len(s.Queries)) {
 		return fmt.Errorf("%w: a search for %d hits of %d queries among %d targets, with room for %d scores", ErrShape,
 			s.K, len(s.Queries), n, len(s.Scores))
@@ -241,7 +265,7 @@ func (c CPU) topSketched(ctx context.Context, s TargetSearch) ([][]Hit, error) {
 		_, among := slices.BinarySearch(q.Among, row)
 		return q.Among == nil || among
 	}
-	found, err := kern.TopKCodes(ctx, s.Sketch.codes, kern.MatrixOf(s.Targets), search, kern.Threads(c.Threads))
+	found, err := kern.TopKCodes(ctx, s.Sketch.codes(), kern.MatrixOf(s.Targets), search, kern.Threads(c.Threads))
 	if err != nil {
 		return nil, err
 	}
@@ -273,7 +297,7 @@ func (s *TargetSearch) coded(queries *kern.Matrix) kern.CodeSearch {
 func (c CPU) estimate(ctx context.Context, s TargetSearch) error {
 	n := s.Targets.Len()
 	for k, q := range s.Queries {
-		scores, codes := s.Scores[k*n:(k+1)*n], s.Sketch.codes
+		scores, codes := s.Scores[k*n:(k+1)*n], s.Sketch.codes()
 		reach, ok, err := codes.Estimate(ctx, scores, q.Vector, kern.Threads(c.Threads))
 		if err != nil {
 			return err

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
+	"path/filepath"
 	"slices"
 	"sync"
 
@@ -14,6 +16,7 @@ import (
 	"unseen/engine"
 	"unseen/graph"
 	"unseen/hint"
+	"unseen/index"
 	"unseen/model"
 	"unseen/recommend"
 	"unseen/sample"
@@ -41,6 +44,7 @@ type Network struct {
 	fields map[string]*graph.Graph // the graph with the fields that models learned by, by the way they were found
 	texts  *encode.LSA
 	copied *engine.Sketch // of the vectors, once a recommender asked for it; it serves all models
+	web    *index.Web     // of the vectors, once Index was called; nil without one
 }
 
 // Open opens a dataset. It must have vectors, unless it is of people and items, whose factors are learned without.
@@ -80,6 +84,10 @@ func (n *Network) Close() error {
 	if n.texts != nil {
 		n.texts.Close()
 		n.texts = nil
+	}
+	if n.web != nil {
+		n.web.Close()
+		n.web = nil
 	}
 	return n.Dataset.Close()
 }
@@ -133,6 +141,32 @@ func (n *Network) encoder() *encode.LSA {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.texts
+}
+
+// Index opens the index of the vectors that lies beside them, to make lists by; nil where there is none. It serves all
+// models, and is closed with the network. An error wraps index.ErrFile or index.ErrOther where there is one of no use.
+func (n *Network) Index(ctx context.Context, threads int) (*index.Web, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.web != nil || n.Graph().Vectors() == nil {
+		return n.web, nil
+	}
+	web, err := index.Open(ctx, filepath.Join(n.folder, dataset.IndexFile), n.files[dataset.VectorsFile], threads)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil
+	case errors.Is(err, index.ErrOther):
+		return nil, hint.Wrap(fmt.Errorf("%s: %w", n.folder, err), "make it again")
+	case err != nil:
+		return nil, err
+	}
+	n.web = web
+	return web, nil
+}
+
+// SaveIndex puts an index of the vectors beside them.
+func (n *Network) SaveIndex(w *index.Web) error {
+	return w.Save(filepath.Join(n.folder, dataset.IndexFile), n.files[dataset.VectorsFile])
 }
 
 // WithFields returns the graph with the fields of an origin. Fields are found once and kept. Here and in the other
@@ -284,6 +318,9 @@ func (f *Fitted) Recommender(ctx context.Context, naive *Fitted, o recommend.Opt
 	}
 	if texts := f.n.encoder(); texts != nil {
 		o.Encoder, o.Document = texts, f.n.Document
+	}
+	if o.Sketched && o.Index != nil {
+		o.Sketch = o.Index.Sketch()
 	}
 	if o.Sketched && o.Sketch == nil && g.Vectors() != nil {
 		if o.Sketch, err = f.n.sketch(); err != nil {

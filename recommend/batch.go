@@ -87,7 +87,7 @@ func (r *Recommender) batch(ctx context.Context, rows []Row, by ranking, q Query
 		}
 		search.Queries = append(search.Queries, query)
 	}
-	lists, err := r.engine.TopK(ctx, search)
+	lists, err := r.batchTop(ctx, search, by, q)
 	if err != nil {
 		return err
 	}
@@ -95,6 +95,41 @@ func (r *Recommender) batch(ctx context.Context, rows []Row, by ranking, q Query
 		keep(&rows[k], hits)
 	}
 	return nil
+}
+
+// batchTop finds the best by the index, and by the engine those of whom that finds too few, or all.
+func (r *Recommender) batchTop(ctx context.Context, s engine.TargetSearch, by ranking, q Query) ([][]engine.Hit,
+	error) {
+	if q.Exact || !r.ByIndex(q.K, true) || by.rows != r.ranker.rows {
+		return r.engine.TopK(ctx, s)
+	}
+	skipped := 0
+	for _, query := range s.Queries {
+		skipped = max(skipped, len(query.Skip))
+	}
+	lists, err := r.web.TopK(ctx, s, r.width(s.K, min(skipped, s.K)), r.threads)
+	if err != nil {
+		return nil, err
+	}
+	var short []int
+	left := s
+	left.Queries = nil
+	for k, hits := range lists {
+		if len(hits) < min(s.K, len(r.g.Targets())-len(s.Queries[k].Skip)) {
+			short = append(short, k)
+			left.Queries = append(left.Queries, s.Queries[k])
+		}
+	}
+	if len(short) > 0 {
+		found, err := r.engine.TopK(ctx, left)
+		if err != nil {
+			return nil, err
+		}
+		for at, k := range short {
+			lists[k] = found[at]
+		}
+	}
+	return lists, nil
 }
 
 // skipped lists who is never recommended to a source: itself and, unless they may be, those that it links to.

@@ -42,16 +42,24 @@ func (r *Recommender) placesOf(room *room, chosen []drawn, q Query) places {
 		}
 		return by.ranks(room.kept, nodes)
 	}
-	out := places{seen: rank(room.seen)}
+	known := func(ranks []int) []int { // beyond what walks have found ranks say nothing
+		for k, rank := range ranks {
+			if room.depth > 0 && rank > room.depth {
+				ranks[k] = 0
+			}
+		}
+		return ranks
+	}
+	out := places{seen: known(rank(room.seen))}
 	if q.ranked() {
 		for k := range nodes {
 			out.corrected = append(out.corrected, k+1)
 		}
 	} else {
-		out.corrected = rank(room.by)
+		out.corrected = known(rank(room.by))
 	}
 	if r.naive != nil {
-		out.naive = rank(room.naive)
+		out.naive = known(rank(room.naive))
 	}
 	room.links.settle(nodes)
 	for _, j := range nodes {
@@ -77,7 +85,8 @@ func (r *Recommender) describe(ctx context.Context, q Query, chosen []drawn, at 
 		item.Logit = float64(at.logits[k])
 		item.Link, item.Propensity = sigmoid(item.Logit), sigmoid(float64(propensities[k]))
 		item.SeenRank = at.seen[k]
-		item.Hidden = at.seen[k] > q.K && at.corrected[k] <= q.K
+		item.Hidden = (at.seen[k] > q.K || at.seen[k] == 0) && at.corrected[k] <= q.K &&
+			at.corrected[k] > 0
 		if at.naive != nil {
 			item.NaiveRank = at.naive[k]
 		}

@@ -51,6 +51,7 @@ type Overlay struct {
 	shown  func() []int32     // targets of the graph that are not hidden; found when asked for first
 	places layered.Map[int32] // of ids: behind the graph, or −1 if it was removed
 	gone   int                // how many are dead
+	hiding int                // targets of the graph that are hidden
 }
 
 // extraNode is a node that came or changed.
@@ -103,6 +104,9 @@ func (o *Overlay) add(ctx context.Context, c *NodeChange) error {
 	if !inGraph {
 		base = -1
 	} else {
+		if !o.hidden[base] && r.g.IsTarget(base) {
+			o.hiding++
+		}
 		o.hidden[base] = true
 	}
 	if c.Removed {

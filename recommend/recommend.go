@@ -1,6 +1,7 @@
 package recommend
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,6 +15,7 @@ import (
 	"unseen/engine"
 	"unseen/fit"
 	"unseen/graph"
+	"unseen/index"
 	"unseen/internal/kern"
 	"unseen/model"
 )
@@ -46,6 +48,11 @@ type Options struct {
 	Sketched bool
 	// Sketch is of the graph's vectors, where one was made already: no model changes them.
 	Sketch *engine.Sketch
+	// Index is of the graph's vectors. Once Measure has found that it finds enough of the best, lists are made by it,
+	// unless they are explored or the query says otherwise.
+	Index *index.Web
+	// LeastRecall is the share of the best that lists by the index are to have; 0 means StandardRecall.
+	LeastRecall float64
 	// Encoder makes vectors of new texts, as it made those of the nodes; nil: new texts cannot be asked about. If it
 	// can Explain and Document is known, items are explained by the words that they share with the source.
 	Encoder  TextEncoder
@@ -86,6 +93,11 @@ type Recommender struct {
 	terms    *model.ExposureTerms
 	sketches map[*graph.Vectors]*engine.Sketch // by what they are of; nil unless sketched
 	rooms    sync.Pool
+	// to make lists by; nil without one for these vectors
+	web         *index.Web
+	leastRecall float64
+	recalls     [len(measuredLengths)]Recall
+	scanned     [2]int // see scannedLike
 	// found when they are first needed: fields by name, and targets that new ones of a field are like in π̂
 	fieldsByName func() map[string]uint16
 	standIns     func() []int32
@@ -123,6 +135,9 @@ func New(g *graph.Graph, m model.Model, o Options) (*Recommender, error) {
 		if err := r.sketch(o.Sketch); err != nil {
 			return nil, err
 		}
+	}
+	if o.Index != nil && r.ranker.rows != nil && r.ranker.rows == g.Vectors() && o.Index.Rows() == g.Len() {
+		r.web, r.leastRecall, r.scanned = o.Index, cmp.Or(o.LeastRecall, StandardRecall), scannedLike
 	}
 	r.rooms.New = func() any { return new(room) }
 	r.standIns = sync.OnceValue(r.findStandIns)
@@ -393,6 +408,7 @@ type Query struct {
 
 	Explain bool // items say why
 	Compare bool // the list has the naive model's beside it
+	Exact   bool // the list is not made by the index
 }
 
 // filtered reports whether the query leaves out more targets than the source itself and those that it links to.
@@ -415,7 +431,7 @@ type Item struct {
 	Time  string `json:"time,omitempty"` // the day
 
 	Rank       int     `json:"rank"`                // in this list
-	ByLink     int     `json:"correctedRank"`       // among all candidates, by the rule of lists
+	ByLink     int     `json:"correctedRank"`       // among all candidates, by the rule of lists; 0: see List.Index
 	SeenRank   int     `json:"seenRank,omitempty"`  // among all candidates, by π̂ŷ; 0 where it was not found
 	NaiveRank  int     `json:"naiveRank,omitempty"` // among all candidates, by the naive model; 0 without one
 	Logit      float64 `json:"logit"`               // of ŷ
@@ -438,6 +454,9 @@ type List struct {
 	Naive      []Item   `json:"naive,omitempty"` // what the naive model would recommend, if that was asked for
 	Warnings   []string `json:"warnings,omitempty"`
 
+	// Index says how many of the best the index finds that made the list; nil of an exact list. Ranks by π̂ŷ and by the
+	// naive model are then 0 where they are far beyond the list.
+	Index *Recall `json:"index,omitempty"`
 	// Agreement is how far the assumptions agree on the list; nil where there is one alone, or where the list is not in
 	// the order of the rule.
 	Agreement *Agreement `json:"agreement,omitempty"`
@@ -498,6 +517,7 @@ type room struct {
 	own       [3]scored // room of by, naive and seen
 	apart     scored    // and of links, where they are not by
 	kept      []int32   // candidates, ascending
+	depth     int       // up to which rank all are known to be among the candidates; 0: all are
 	relevance []float32 // ŷ of every candidate by node, where a list is drawn
 	teaches   []float32 // how much every candidate would teach, there
 	sums      [][2]float64
@@ -513,7 +533,7 @@ func (r *Recommender) enter(o *Overlay) *room {
 		room.own[k].exact()
 	}
 	room.by, room.naive, room.seen = &room.own[0], &room.own[1], &room.own[2]
-	room.spare = size(room.spare, n)
+	room.spare, room.depth = size(room.spare, n), 0
 	if room.links = room.by; r.members != nil {
 		room.both = size(room.both, 2*r.g.Len())
 		room.links = &room.apart
@@ -551,7 +571,15 @@ func (r *Recommender) Top(ctx context.Context, q Query) (*List, error) {
 func (r *Recommender) list(ctx context.Context, q Query) (*List, error) {
 	room := r.enter(q.Overlay)
 	defer r.rooms.Put(room)
-	r.candidates(room, q)
+	candidates, walked := 0, r.walks(q)
+	if walked {
+		candidates, walked = r.pool(room, q)
+	}
+	if !walked {
+		room.depth = 0
+		r.candidates(room, q)
+		candidates = len(room.kept)
+	}
 	if len(room.kept) == 0 {
 		return nil, fmt.Errorf("%w: the filters leave none of the %d nodes; widen fields or times, or allow "+
 			"linked ones", ErrNothing, len(r.g.Targets()))
@@ -567,7 +595,10 @@ func (r *Recommender) list(ctx context.Context, q Query) (*List, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	list := r.newList(q, len(room.kept))
+	list := r.newList(q, candidates)
+	if room.depth > 0 {
+		list.Index = r.recallOf(q.K)
+	}
 	if err := r.seen(ctx, room, q.Source); err != nil {
 		return nil, err
 	}
@@ -648,29 +679,33 @@ func (r *Recommender) item(o *Overlay, j int32) Item {
 	return out
 }
 
-// candidates lists who may be recommended.
-func (r *Recommender) candidates(room *room, q Query) {
-	room.kept = room.kept[:0]
-	var out map[int32]bool
+// exceptions returns which nodes are excluded and which fields are wanted; nil: none, and all.
+func (q Query) exceptions(fields int) (out map[int32]bool, wanted []bool) {
 	if len(q.Exclude) > 0 {
 		out = make(map[int32]bool, len(q.Exclude))
 		for _, j := range q.Exclude {
 			out[j] = true
 		}
 	}
+	if q.Fields != nil {
+		wanted = make([]bool, fields)
+		for _, f := range q.Fields {
+			wanted[f] = true
+		}
+	}
+	return out, wanted
+}
+
+// candidates lists who may be recommended.
+func (r *Recommender) candidates(room *room, q Query) {
+	room.kept = room.kept[:0]
+	out, wanted := q.exceptions(r.g.FieldCount())
 	var linked []int32
 	self := q.Source.Index()
 	if !q.Linked {
 		linked = r.linkedBy(q.Source)
 		inGraph, _ := slices.BinarySearch(linked, int32(r.g.Len()))
 		linked = linked[:inGraph]
-	}
-	var wanted []bool
-	if q.Fields != nil {
-		wanted = make([]bool, r.g.FieldCount())
-		for _, f := range q.Fields {
-			wanted[f] = true
-		}
 	}
 	dated := !q.From.IsZero() || !q.Until.IsZero()
 	if !q.filtered() { // all but itself and what it links to

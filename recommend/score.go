@@ -165,6 +165,26 @@ func (r *Recommender) seen(ctx context.Context, room *room, s Source) error {
 		return err
 	}
 	out := room.seen
+	lookup := func(dst []float32, nodes []int32) {
+		room.links.settle(nodes)
+		z := make([]float32, len(nodes))
+		for k, j := range nodes {
+			z[k] = room.links.z[j]
+		}
+		kern.LogSigmoid(dst, z)
+		hidden(z, nodes)
+		for k, x := range z {
+			dst[k] -= x
+		}
+	}
+	if out.exact(); r.narrow(room.kept) {
+		found := room.spare[:len(room.kept)]
+		lookup(found, room.kept)
+		for k, j := range room.kept {
+			out.z[j] = found[k]
+		}
+		return nil
+	}
 	kern.LogSigmoid(out.z, room.links.z)
 	if byField != nil {
 		for j, f := range r.nodes.Fields { // all of the graph: that is faster than to look who is a candidate
@@ -179,21 +199,10 @@ func (r *Recommender) seen(ctx context.Context, room *room, s Source) error {
 			out.z[room.kept[k]] -= x
 		}
 	}
-	if out.exact(); room.links.lookup == nil {
+	if room.links.lookup == nil {
 		return nil
 	}
-	out.estimated(r.g.Len(), room.links.bound, func(dst []float32, nodes []int32) {
-		room.links.settle(nodes)
-		z := make([]float32, len(nodes))
-		for k, j := range nodes {
-			z[k] = room.links.z[j]
-		}
-		kern.LogSigmoid(dst, z)
-		hidden(z, nodes)
-		for k, x := range z {
-			dst[k] -= x
-		}
-	})
+	out.estimated(r.g.Len(), room.links.bound, lookup)
 	// the slope of log π̂ŷ in the logit of ŷ is 1 − ŷ + γ(1 − π̂)
 	gamma, _ := model.LinkSlope(r.model.Propensity, r.model.PropensityParams)
 	out.of, out.times, out.rounds = room.links, max(gamma, -gamma)*(1+0x1p-10), 0x1p-18*(1+max(gamma, -gamma))

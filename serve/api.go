@@ -424,6 +424,7 @@ type recommendInput struct {
 	Seen      bool              `query:"seen" doc:"rank by π̂ŷ, which repeats past exposure; turns explore off"`
 	Compare   bool              `query:"compare" doc:"add the naive model's list"`
 	Explain   bool              `query:"explain" doc:"add the reason for each item"`
+	Exact     bool              `query:"exact" doc:"make the list exactly, though there is an index"`
 	Log       bool              `query:"log" deprecated:"true" doc:"rejected: a GET changes nothing; use POST"`
 }
 
@@ -436,7 +437,7 @@ func (s *Service) getRecommendations(ctx context.Context, in *recommendInput) (*
 		Node: in.Node, Text: in.Text, Field: in.Field, K: in.K, Fields: in.Fields, From: in.From, Until: in.Until,
 		Linked: in.Linked, Exclude: in.Exclude,
 		Diversity: in.Diversity, Explore: in.Explore.pointer(), Seed: in.Seed.pointer(), Seen: in.Seen,
-		Compare: in.Compare, Explain: in.Explain,
+		Compare: in.Compare, Explain: in.Explain, Exact: in.Exact,
 	})
 }
 

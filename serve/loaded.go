@@ -8,7 +8,9 @@ import (
 	"path/filepath"
 	"slices"
 	"sync/atomic"
+	"time"
 
+	"unseen/index"
 	"unseen/network"
 	"unseen/recommend"
 	"unseen/sample"
@@ -105,7 +107,10 @@ func (s *Service) load(ctx context.Context, digest, naive string) (*loadedModel,
 		}
 	}
 	// requests run in parallel, one thread each
-	o := recommend.Options{Threads: 1, Engine: s.o.Engine, Sketched: true}
+	o := recommend.Options{Threads: 1, Engine: s.o.Engine, Sketched: true, LeastRecall: s.o.Recall}
+	if o.Index, err = s.index(ctx, base); err != nil {
+		return nil, err
+	}
 	r, err := m.Recommender(ctx, other, o)
 	if err != nil && base != otherBase {
 		s.o.Log.Warn("lists are not compared with the naive model: it was fitted before nodes came", "error", err)
@@ -114,7 +119,59 @@ func (s *Service) load(ctx context.Context, digest, naive string) (*loadedModel,
 	if err != nil {
 		return nil, err
 	}
+	recall, err := r.Measure(ctx)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case recall.Used:
+		s.o.Log.InfoContext(ctx, "lists without exploration are made by the index", "recall", recall.Share, "width",
+			recall.Width)
+	case o.Index != nil:
+		s.o.Log.WarnContext(ctx, "lists are exact: with this model the index finds too few of the best", "recall",
+			recall.Share)
+	}
 	return &loadedModel{Recommender: r, digest: digest, origin: m.Origin, forgotten: s.forgotten, base: base}, nil
+}
+
+// index opens the index of a dataset, nil without one. A copy of the dataset gets one from that of the dataset itself,
+// most of whose vectors it has. One that cannot be used is not.
+func (s *Service) index(ctx context.Context, base *baseData) (*index.Web, error) {
+	if s.o.Exact {
+		return nil, nil
+	}
+	web, err := base.Index(ctx, 0)
+	if err == nil && web == nil && base.seq > 0 {
+		web, err = s.updateIndex(ctx, base)
+	}
+	if err != nil && ctx.Err() == nil {
+		s.o.Log.WarnContext(ctx, "lists are exact: the index of the dataset cannot be used", "error", err)
+		return nil, nil
+	}
+	return web, err
+}
+
+// updateIndex makes the index of a copy of the dataset.
+func (s *Service) updateIndex(ctx context.Context, base *baseData) (*index.Web, error) {
+	first, err := s.datasets.at(ctx, 0)
+	if err != nil {
+		return nil, err
+	}
+	old, err := first.Index(ctx, 0)
+	if err != nil || old == nil || base.Graph().Vectors() == nil {
+		return nil, err
+	}
+	began := time.Now()
+	made, err := index.Update(ctx, old, base.Graph().Vectors(), index.Options{})
+	if err != nil {
+		return nil, err
+	}
+	if err := base.SaveIndex(made); err != nil {
+		return nil, err
+	}
+	s.o.Log.InfoContext(ctx, "the index has what changed in the dataset", "nodes", made.Rows(), "took",
+		time.Since(began).Round(time.Millisecond))
+	return base.Index(ctx, 0)
 }
 
 // exists reports whether there is a file or folder.

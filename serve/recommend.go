@@ -54,6 +54,7 @@ type RecommendRequest struct {
 	Seen      bool     `json:"seen,omitempty" doc:"rank by π̂ŷ, which repeats past exposure; turns explore off"`
 	Compare   bool     `json:"compare,omitempty" doc:"add the naive model's list"`
 	Explain   bool     `json:"explain,omitempty" doc:"add the reason for each item"`
+	Exact     bool     `json:"exact,omitempty" doc:"make the list exactly, though there is an index"`
 	Log       bool     `json:"log,omitempty" doc:"log all items as shown"`
 	Surface   string   `json:"surface,omitempty" doc:"where the list stands, such as home or mail; it is logged"`
 }
@@ -77,6 +78,7 @@ type RecommendResponse struct {
 	Warnings     []string         `json:"warnings,omitempty"`
 
 	Agreement *recommend.Agreement `json:"agreement,omitempty" doc:"how far the assumptions agree on the list"`
+	Index     *recommend.Recall    `json:"index,omitempty" doc:"of the index that made the list; none: it is exact"`
 }
 
 // RequestError is an invalid request: which field of it, and what would be valid.
@@ -164,7 +166,7 @@ func (s *Service) Recommend(ctx context.Context, r RecommendRequest) (_ *Recomme
 		List: newListID(q.Seed, current.digest), Model: current.digest, Seed: q.Seed, Explore: q.Explore, Arm: arm,
 		Source: list.Source, Field: list.Field, Candidates: list.Candidates,
 		CandidateSet: fmt.Sprintf("all/%d/%s", list.Candidates, candidates), Items: list.Items, Naive: list.Naive,
-		Warnings: append(notes, list.Warnings...), Agreement: list.Agreement,
+		Warnings: append(notes, list.Warnings...), Agreement: list.Agreement, Index: list.Index,
 	}
 	s.metrics.recommended.Add(float64(len(a.Items)))
 	s.traffic.count(s.o.Now(), len(a.Items), q.Explore)
@@ -289,7 +291,7 @@ func (s *Service) AppendEvents(ctx context.Context, events []store.LogEvent) (_ 
 // query turns the request into a query of the recommender.
 func (r RecommendRequest) query(e modelView, explore float64) (recommend.Query, error) {
 	q := recommend.Query{K: r.K, Seen: r.Seen, Linked: r.Linked, Diversity: r.Diversity, Explore: explore,
-		Explain: r.Explain, Compare: r.Compare, Overlay: e.over}
+		Explain: r.Explain, Compare: r.Compare, Exact: r.Exact, Overlay: e.over}
 	if q.K == 0 {
 		q.K = 10
 	}

@@ -161,17 +161,11 @@ func (s *Service) retrain(ctx context.Context, r JobRequest, report progress.Fun
 	hidden := s.forgotten.hidden.Load()
 	settings.Method = method
 	log := s.readingFor(base, totals.Seq)
-	start, err := s.startFor(r, method, log)
+	start, err := s.startFor(ctx, r, method, log)
 	if err != nil {
 		return err
 	}
-	first := parent
-	if start.from.Digest != parent.digest {
-		if first, err = s.load(ctx, start.from.Digest, ""); err != nil {
-			return err
-		}
-	}
-	if err := s.learnClicks(ctx, log, first, settings, report); err != nil {
+	if err := s.learnClicks(ctx, log, start.model, settings, report); err != nil {
 		return err
 	}
 	data, err := s.trainingData(ctx, parent.origin, method, log)
@@ -270,18 +264,20 @@ func (t *ModelTraining) note() string {
 
 // start is where a training begins.
 type start struct {
-	from ModelEntry // what is first believed to be wanted, and what a refresh begins at
-	full string     // why the training is to be in full; empty for a refresh
+	from  ModelEntry // what is first believed to be wanted, and what a refresh begins at
+	model *loadedModel
+	full  string // why the training is to be in full; empty for a refresh
 }
 
 // startFor returns where a training begins: at the live model or, where nothing is new since that was trained, where
 // that began, so that a job that is done again ends in the same model.
-func (s *Service) startFor(r JobRequest, method string, log *reading) (start, error) {
-	live, err := s.models.find(s.live.Load().current.digest)
+func (s *Service) startFor(ctx context.Context, r JobRequest, method string, log *reading) (start, error) {
+	current := s.live.Load().current
+	live, err := s.models.find(current.digest)
 	if err != nil {
 		return start{}, err
 	}
-	at, without, repeated := start{from: live}, 0, false
+	at, without, repeated := start{from: live, model: current}, 0, false
 	if of := live.Training; of != nil {
 		without = of.Forgotten
 		if live.Seq == log.upTo && live.Catalogue == log.base.seq {
@@ -302,7 +298,10 @@ func (s *Service) startFor(r JobRequest, method string, log *reading) (start, er
 	case repeated && live.Training.Refresh == nil:
 		at.full = live.Training.Reason
 	}
-	return at, nil
+	if repeated {
+		at.model, err = s.load(ctx, at.from.Digest, "")
+	}
+	return at, err
 }
 
 // learn refreshes a model, or trains in full where there is none or that is due.

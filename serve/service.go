@@ -38,6 +38,11 @@ type Options struct {
 	Explore float64 // default share of a list's positions that is drawn at random; 0 means .1, negative none
 	Keep    int     // models to keep; 0 means 5
 
+	// Recall is the share of the best that lists by the dataset's index are to have; 0 means recommend.StandardRecall.
+	// They are exact where it finds fewer, where there is no index, where they are explored, and if Exact is set.
+	Recall float64
+	Exact  bool
+
 	// KeepEvents is how long events are kept whole; older ones are compacted to what training and evaluation need,
 	// see store.Retention. 0 means for ever; an hour is the least.
 	KeepEvents time.Duration

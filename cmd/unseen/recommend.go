@@ -38,7 +38,8 @@ type recommendFlags struct {
 	fields                         []string
 	from, until                    string
 	exclude                        string
-	diversity, explore             float64
+	diversity, explore, recall     float64
+	exact                          bool
 	seed                           uint64
 
 	format, output string
@@ -130,6 +131,7 @@ func (f *recommendFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.exclude, "exclude", "", "leave out the ids in this `file`")
 	flags.Float64Var(&f.diversity, "diversity", 0, "from 0, relevance only, to 1, most diverse")
 	flags.Float64Var(&f.explore, "explore", 0, "share of positions drawn in proportion to ŷ")
+	indexFlags(cmd, &f.recall, &f.exact)
 	flags.Uint64Var(&f.seed, "seed", 1, "seed of exploration")
 	flags.StringVar(&f.format, "format", "", "text, csv, jsonl, bibtex or ris (with -o: jsonl)")
 	flags.StringVarP(&f.output, "output", "o", "", "`folder` for --all and --nodes")
@@ -177,6 +179,8 @@ func (f *recommendFlags) check() error {
 			"of targets")
 	case f.compare && f.naive == "":
 		return usagef("--compare needs a model to compare with; give --naive")
+	case (f.exact || f.recall != recommend.StandardRecall) && !batch:
+		return usagef("--exact and --recall are for --all and --nodes; other lists are exact")
 	case batch && f.output == "":
 		return usagef("--all and --nodes write many lists; give a folder with -o")
 	case !batch && f.output != "":
@@ -204,7 +208,7 @@ func (f *recommendFlags) check() error {
 		return usagef("--format %s cannot show --compare; give --json, or leave --compare out for the naive "+
 			"ranks alone", f.format)
 	}
-	return nil
+	return checkRecall(f.recall)
 }
 
 // recommenderOf is what recommends, and what is to be known of it.
@@ -238,9 +242,21 @@ func (f *recommendFlags) openRecommender(ctx context.Context, t *display) (_ *re
 			return nil, err
 		}
 	}
-	if out.Recommender, err = n.model.Recommender(ctx, naive, recommend.Options{Threads: f.threads,
-		Engine: engine.CPU{Threads: f.threads}, Sketched: f.all || f.ids != ""}); err != nil {
+	o := recommend.Options{Threads: f.threads, Engine: engine.CPU{Threads: f.threads}, LeastRecall: f.recall,
+		Sketched: f.all || f.ids != ""}
+	if o.Sketched && !f.exact { // for a few lists, measuring the index takes longer than a scan
+		if o.Index, err = n.Index(ctx, f.threads); err != nil {
+			out.notes = append(out.notes, fmt.Sprintf("lists are exact: %v", err))
+		}
+	}
+	if out.Recommender, err = n.model.Recommender(ctx, naive, o); err != nil {
 		return nil, err
+	}
+	if o.Index != nil {
+		if _, err := out.Measure(ctx); err != nil {
+			return nil, err
+		}
+		out.notes = append(out.notes, recallNote(out.Recommender, f.k, f.recall))
 	}
 	if naive != nil && naive.Metadata[model.KeyPropensity] != "constant" {
 		out.notes = append(out.notes, fmt.Sprintf("--naive %s (%s) is not naive: it models exposure too, so "+

@@ -36,6 +36,7 @@ type batchPlan struct {
 	Format  string            `json:"format"`
 	K       int               `json:"k"`
 	Linked  bool              `json:"linked,omitempty"`
+	Width   int               `json:"indexWidth,omitempty"` // of the walks of the index; 0: exact
 	Sources int               `json:"sources"`
 	IDs     string            `json:"ids,omitempty"` // SHA-256 of the list of nodes, if not all
 	Parts   int               `json:"parts"`
@@ -100,6 +101,9 @@ func runBatch(ctx context.Context, f recommendFlags, t *display) (*batchResult, 
 		if plan.Naive, err = atomicfile.Sum(f.naive); err != nil {
 			return nil, err
 		}
+	}
+	if r.ByIndex(f.k, true) {
+		plan.Width = r.Recall().Width
 	}
 	plan.Sources, plan.Parts = len(sources), (len(sources)+batchPart-1)/batchPart
 	if err := plan.begin(f.output, f.resume); err != nil {

@@ -56,7 +56,7 @@ New here? Start with:  unseen demo`,
 	root.SetUsageTemplate(usage)
 	root.SetVersionTemplate("unseen {{.Version}}\n")
 	root.SetHelpCommand(newHelp())
-	root.AddCommand(newDemo(), newImport(), newExport(), newCheck(), newEncode(), newFit(), newEvaluate(),
+	root.AddCommand(newDemo(), newImport(), newExport(), newCheck(), newEncode(), newIndex(), newFit(), newEvaluate(),
 		newRecommend(), newBridges(), newDial(),
 		newGenerate(), newLoop(), newStudy(), newReport(), newServe(), newVersion(), newCompletion(), newMan())
 	configurable(root)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,7 +15,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"unseen/serve"
 )
@@ -87,7 +87,7 @@ can read. After Ctrl-C, requests in progress may finish.`,
 	flags.IntVar(&f.options.Keep, "keep", 5, "models to keep")
 	flags.Var((*daysFlag)(&f.options.KeepEvents), "keep-events",
 		"`time` to keep events whole, such as 90d (default: for ever)")
-	f.clickFlags(flags)
+	f.listFlags(cmd)
 	flags.DurationVar(&f.options.RetrainEvery, "retrain-every", 0, "time between retrainings (default: on request)")
 	flags.Int64Var(&f.options.RetrainAfter, "retrain-after", 1, "new events that a scheduled retraining needs")
 	flags.StringVar(&f.tokens, "token-file", "", "`file` of tokens (default: no token is needed)")
@@ -110,8 +110,10 @@ can read. After Ctrl-C, requests in progress may finish.`,
 	return cmd
 }
 
-// clickFlags say how clicks are read.
-func (f *serveFlags) clickFlags(flags *pflag.FlagSet) {
+// listFlags say how lists are made and clicks are read.
+func (f *serveFlags) listFlags(cmd *cobra.Command) {
+	indexFlags(cmd, &f.options.Recall, &f.options.Exact)
+	flags := cmd.Flags()
 	flags.DurationVar(&f.options.Clicks.Window, "click-window", 30*time.Minute,
 		"time for a click to follow; younger showings wait (0: none)")
 	flags.DurationVar(&f.options.Clicks.LinkWindow, "link-window", 24*time.Hour,
@@ -175,7 +177,7 @@ func (f *serveFlags) check(retrainAfter bool) error {
 	case f.options.Concurrent < 0:
 		return usagef("--concurrent is %d; give at least 1, or leave it out", f.options.Concurrent)
 	}
-	return checkTraces(f.traces)
+	return cmp.Or(checkRecall(f.options.Recall), checkTraces(f.traces))
 }
 
 func runServe(cmd *cobra.Command, f serveFlags) error {

@@ -81,11 +81,54 @@ func Quantise(m *Matrix, threads int) (*Codes, error) {
 			c.set(i, turned.Row(i-from))
 		}
 	})
-	for from := 0; from < m.rows; from += scanRows {
-		c.mosts = append(c.mosts, slices.Max(c.rests[from:min(from+scanRows, m.rows)]))
-	}
+	c.findMosts()
 	runtime.KeepAlive(m)
 	return c, nil
+}
+
+// CodeParts is what codes are kept in. Rows are padded to 16, and their bytes to 64.
+type CodeParts struct {
+	Rows, Dim            int
+	Bytes                []uint8
+	Scales, Rests, Norms []float32
+}
+
+// CodeSizes returns how many bytes and how many numbers of each kind the codes of so many rows have.
+func CodeSizes(rows, dim int) (bytes, numbers int, err error) {
+	if rows < 0 || dim < 0 || dim > maxCodes {
+		return 0, 0, fmt.Errorf("%w: codes of %d×%d", ErrSize, rows, dim)
+	}
+	numbers = roundUp(rows, codeRows)
+	bytes, err = byteSize(numbers, max(roundUp(dim, codePad), codePad), 1)
+	return bytes, numbers, err
+}
+
+// Parts returns what the codes are kept in, to be stored. It is the codes' own.
+func (c *Codes) Parts() CodeParts {
+	return CodeParts{c.rows, c.dim, c.bytes, c.scales, c.rests, c.norms}
+}
+
+// CodesFrom returns the codes that were stored, in the memory of the parts.
+func CodesFrom(p CodeParts) (*Codes, error) {
+	bytes, numbers, err := CodeSizes(p.Rows, p.Dim)
+	if err != nil {
+		return nil, err
+	}
+	if len(p.Bytes) != bytes || len(p.Scales) != numbers || len(p.Rests) != numbers || len(p.Norms) != numbers {
+		return nil, fmt.Errorf("%w: codes of %d×%d in %d bytes and %d numbers", ErrSize, p.Rows, p.Dim, len(p.Bytes),
+			len(p.Scales))
+	}
+	c := &Codes{rows: p.Rows, dim: p.Dim, stride: max(roundUp(p.Dim, codePad), codePad), turn: newRotation(p.Dim),
+		bytes: p.Bytes, scales: p.Scales, rests: p.Rests, norms: p.Norms}
+	c.findMosts()
+	return c, nil
+}
+
+// findMosts finds the largest rest of every scanRows rows.
+func (c *Codes) findMosts() {
+	for from := 0; from < c.rows; from += scanRows {
+		c.mosts = append(c.mosts, slices.Max(c.rests[from:min(from+scanRows, c.rows)]))
+	}
 }
 
 // rounding bounds by how much, in parts of the product of their lengths, an inner product of so many float32 numbers

@@ -192,6 +192,18 @@ func dotCodes(high, low []int32, q, rest []int8, base []uint8, stride int) {
 	}
 }
 
+func dotCodesAt(sums []int32, q []int8, base []uint8, stride int, rows, ahead []int32) {
+	at, with := unsafe.SliceData(base), unsafe.SliceData(q)
+	switch {
+	case active == plain:
+		dotCodesAtGo(sums, q, base, stride, rows)
+	case active == avx512 && cpu.X86.HasAVX512VNNI:
+		dotCodesAtAVX512(pInt(sums), with, at, stride, pInt(rows), len(rows), pInt(ahead))
+	default:
+		dotCodesAtAVX2(pInt(sums), with, at, stride, pInt(rows), len(rows), pInt(ahead))
+	}
+}
+
 // codeBlocks reports whether block products of codes are faster than those of float32 numbers.
 func codeBlocks() bool { return active == avx512 && cpu.X86.HasAVX512VNNI }
 

@@ -140,6 +140,18 @@ func dotCodes(high, low []int32, q, rest []int8, base []uint8, stride int) {
 	}
 }
 
+func dotCodesAt(sums []int32, q []int8, base []uint8, stride int, rows, ahead []int32) {
+	at, with := unsafe.SliceData(base), unsafe.SliceData(q)
+	switch {
+	case active == plain:
+		dotCodesAtGo(sums, q, base, stride, rows)
+	case cpu.ARM64.HasASIMDDP:
+		dotCodesAtSDOT(pInt(sums), with, at, stride, pInt(rows), len(rows), pInt(ahead))
+	default:
+		dotCodesAtNEON(pInt(sums), with, at, stride, pInt(rows), len(rows), pInt(ahead))
+	}
+}
+
 // codeBlocks reports whether block products of codes are faster than those of float32 numbers.
 func codeBlocks() bool { return active == neon && cpu.ARM64.HasASIMDDP }
 

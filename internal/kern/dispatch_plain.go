@@ -39,6 +39,10 @@ func dotCodes(high, low []int32, q, rest []int8, base []uint8, stride int) {
 
 func codeBlocks() bool { return false }
 
+func dotCodesAt(sums []int32, q []int8, base []uint8, stride int, rows, _ []int32) {
+	dotCodesAtGo(sums, q, base, stride, rows)
+}
+
 func tileCodes(c []int32, cStride int, a []uint8, aStride int, panel []int8) {
 	tileCodesGo(c, cStride, a, aStride, panel)
 }

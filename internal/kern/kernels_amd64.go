@@ -89,6 +89,11 @@ func fromHalfAVX512(dst *float32, src *uint16, count int)
 //go:noescape
 func dotCodesAVX512(high *int32, low *int32, q *int8, rest *int8, base *uint8, stride int, count int)
 
+// dotCodesAtAVX512: sums[k] = Σ q[d]·row[d] of row rows[k]; stride is a multiple of 64, count of 4. ahead is asked for: it is needed next.
+//
+//go:noescape
+func dotCodesAtAVX512(sums *int32, q *int8, base *uint8, stride int, rows *int32, count int, ahead *int32)
+
 // scaleCodesAVX512: dst[k] = scales[k]·step·(128·(high[k] − highZero) + (low[k] − lowZero)); count is a multiple of the lanes.
 //
 //go:noescape
@@ -223,6 +228,11 @@ func fromHalfAVX2(dst *float32, src *uint16, count int)
 //
 //go:noescape
 func dotCodesAVX2(high *int32, low *int32, q *int8, rest *int8, base *uint8, stride int, count int)
+
+// dotCodesAtAVX2: sums[k] = Σ q[d]·row[d] of row rows[k]; stride is a multiple of 64, count of 4. ahead is asked for: it is needed next.
+//
+//go:noescape
+func dotCodesAtAVX2(sums *int32, q *int8, base *uint8, stride int, rows *int32, count int, ahead *int32)
 
 // scaleCodesAVX2: dst[k] = scales[k]·step·(128·(high[k] − highZero) + (low[k] − lowZero)); count is a multiple of the lanes.
 //

@@ -2707,6 +2707,88 @@ done:
 	VZEROUPPER
 	RET
 
+// func dotCodesAtAVX512(sums *int32, q *int8, base *uint8, stride int, rows *int32, count int, ahead *int32)
+// Requires: AVX, AVX2, AVX512F, AVX512VNNI, MMX+
+TEXT ·dotCodesAtAVX512(SB), NOSPLIT, $0-56
+	MOVQ       sums+0(FP), AX
+	MOVQ       q+8(FP), CX
+	MOVQ       base+16(FP), DX
+	MOVQ       stride+24(FP), BX
+	MOVQ       rows+32(FP), SI
+	MOVQ       count+40(FP), DI
+	MOVQ       ahead+48(FP), R9
+	PREFETCHT0 (R9)
+	PREFETCHT0 64(R9)
+	XORQ       R8, R8
+
+asked:
+	MOVLQSX (SI)(R8*4), R9
+	IMULQ   BX, R9
+	ADDQ    DX, R9
+	LEAQ    (R9)(BX*1), R10
+
+lines:
+	PREFETCHT0 (R9)
+	ADDQ       $0x40, R9
+	CMPQ       R9, R10
+	JLT        lines
+	INCQ       R8
+	CMPQ       R8, DI
+	JLT        asked
+
+rows:
+	MOVLQSX (SI), R9
+	IMULQ   BX, R9
+	ADDQ    DX, R9
+	VPXORD  Z0, Z0, Z0
+	MOVLQSX 4(SI), R10
+	IMULQ   BX, R10
+	ADDQ    DX, R10
+	VPXORD  Z1, Z1, Z1
+	MOVLQSX 8(SI), R11
+	IMULQ   BX, R11
+	ADDQ    DX, R11
+	VPXORD  Z2, Z2, Z2
+	MOVLQSX 12(SI), R12
+	IMULQ   BX, R12
+	ADDQ    DX, R12
+	VPXORD  Z3, Z3, Z3
+	XORQ    R8, R8
+
+elements:
+	VMOVDQU64     (CX)(R8*1), Z4
+	VMOVDQU64     (R9)(R8*1), Z5
+	VPDPBUSD      Z4, Z5, Z0
+	VMOVDQU64     (R10)(R8*1), Z5
+	VPDPBUSD      Z4, Z5, Z1
+	VMOVDQU64     (R11)(R8*1), Z5
+	VPDPBUSD      Z4, Z5, Z2
+	VMOVDQU64     (R12)(R8*1), Z5
+	VPDPBUSD      Z4, Z5, Z3
+	ADDQ          $0x40, R8
+	CMPQ          R8, BX
+	JLT           elements
+	VEXTRACTI64X4 $0x01, Z0, Y4
+	VPADDD        Y0, Y4, Y4
+	VEXTRACTI64X4 $0x01, Z1, Y5
+	VPADDD        Y1, Y5, Y5
+	VEXTRACTI64X4 $0x01, Z2, Y6
+	VPADDD        Y2, Y6, Y6
+	VEXTRACTI64X4 $0x01, Z3, Y7
+	VPADDD        Y3, Y7, Y7
+	VPHADDD       Y5, Y4, Y4
+	VPHADDD       Y7, Y6, Y6
+	VPHADDD       Y6, Y4, Y4
+	VEXTRACTI128  $0x01, Y4, X5
+	VPADDD        X4, X5, X5
+	VMOVDQU       X5, (AX)
+	ADDQ          $0x10, AX
+	ADDQ          $0x10, SI
+	SUBQ          $0x04, DI
+	JNE           rows
+	VZEROUPPER
+	RET
+
 // func scaleCodesAVX512(dst *float32, high *int32, low *int32, scales *float32, count int, step float32, highZero int32, lowZero int32)
 // Requires: AVX, AVX512F
 TEXT ·scaleCodesAVX512(SB), NOSPLIT, $0-52
@@ -7720,6 +7802,84 @@ elements:
 	JMP          rows
 
 done:
+	VZEROUPPER
+	RET
+
+// func dotCodesAtAVX2(sums *int32, q *int8, base *uint8, stride int, rows *int32, count int, ahead *int32)
+// Requires: AVX, AVX2, MMX+
+TEXT ·dotCodesAtAVX2(SB), NOSPLIT, $0-56
+	MOVQ       sums+0(FP), AX
+	MOVQ       q+8(FP), CX
+	MOVQ       base+16(FP), DX
+	MOVQ       stride+24(FP), BX
+	MOVQ       rows+32(FP), SI
+	MOVQ       count+40(FP), DI
+	MOVQ       ahead+48(FP), R9
+	PREFETCHT0 (R9)
+	PREFETCHT0 64(R9)
+	XORQ       R8, R8
+
+asked:
+	MOVLQSX (SI)(R8*4), R9
+	IMULQ   BX, R9
+	ADDQ    DX, R9
+	LEAQ    (R9)(BX*1), R10
+
+lines:
+	PREFETCHT0 (R9)
+	ADDQ       $0x40, R9
+	CMPQ       R9, R10
+	JLT        lines
+	INCQ       R8
+	CMPQ       R8, DI
+	JLT        asked
+
+rows:
+	MOVLQSX (SI), R9
+	IMULQ   BX, R9
+	ADDQ    DX, R9
+	VPXOR   Y0, Y0, Y0
+	MOVLQSX 4(SI), R10
+	IMULQ   BX, R10
+	ADDQ    DX, R10
+	VPXOR   Y1, Y1, Y1
+	MOVLQSX 8(SI), R11
+	IMULQ   BX, R11
+	ADDQ    DX, R11
+	VPXOR   Y2, Y2, Y2
+	MOVLQSX 12(SI), R12
+	IMULQ   BX, R12
+	ADDQ    DX, R12
+	VPXOR   Y3, Y3, Y3
+	XORQ    R8, R8
+
+elements:
+	VPMOVSXBW    (CX)(R8*1), Y4
+	VPMOVZXBW    (R9)(R8*1), Y5
+	VPMADDWD     Y4, Y5, Y5
+	VPADDD       Y5, Y0, Y0
+	VPMOVZXBW    (R10)(R8*1), Y5
+	VPMADDWD     Y4, Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VPMOVZXBW    (R11)(R8*1), Y5
+	VPMADDWD     Y4, Y5, Y5
+	VPADDD       Y5, Y2, Y2
+	VPMOVZXBW    (R12)(R8*1), Y5
+	VPMADDWD     Y4, Y5, Y5
+	VPADDD       Y5, Y3, Y3
+	ADDQ         $0x10, R8
+	CMPQ         R8, BX
+	JLT          elements
+	VPHADDD      Y1, Y0, Y0
+	VPHADDD      Y3, Y2, Y2
+	VPHADDD      Y2, Y0, Y0
+	VEXTRACTI128 $0x01, Y0, X1
+	VPADDD       X0, X1, X1
+	VMOVDQU      X1, (AX)
+	ADDQ         $0x10, AX
+	ADDQ         $0x10, SI
+	SUBQ         $0x04, DI
+	JNE          rows
 	VZEROUPPER
 	RET
 

@@ -94,6 +94,16 @@ func dotCodesSDOT(high *int32, low *int32, q *int8, rest *int8, base *uint8, str
 //go:noescape
 func dotCodesNEON(high *int32, low *int32, q *int8, rest *int8, base *uint8, stride int, count int)
 
+// dotCodesAtSDOT: sums[k] = Σ q[d]·row[d] of row rows[k]; stride is a multiple of 64, count of 4. ahead is asked for: it is needed next.
+//
+//go:noescape
+func dotCodesAtSDOT(sums *int32, q *int8, base *uint8, stride int, rows *int32, count int, ahead *int32)
+
+// dotCodesAtNEON: sums[k] = Σ q[d]·row[d] of row rows[k]; stride is a multiple of 64, count of 4. ahead is asked for: it is needed next.
+//
+//go:noescape
+func dotCodesAtNEON(sums *int32, q *int8, base *uint8, stride int, rows *int32, count int, ahead *int32)
+
 // scaleCodesNEON: dst[k] = scales[k]·step·(128·(high[k] − highZero) + (low[k] − lowZero)); count is a multiple of 4.
 //
 //go:noescape

@@ -83,22 +83,7 @@ func dotCodes(s isa) {
 	CMPQ(at, stride)
 	JLT(LabelRef("elements"))
 	for p, dst := range []reg.Register{high, low} {
-		var half [4]reg.VecVirtual
-		for r, v := range sums[p] {
-			half[r] = v
-			if s.wide {
-				half[r] = YMM()
-				VEXTRACTI64X4(U8(1), v, half[r])
-				VPADDD(v.AsY(), half[r], half[r])
-			}
-		}
-		VPHADDD(half[1].AsY(), half[0].AsY(), half[0].AsY())
-		VPHADDD(half[3].AsY(), half[2].AsY(), half[2].AsY())
-		VPHADDD(half[2].AsY(), half[0].AsY(), half[0].AsY())
-		x := XMM()
-		VEXTRACTI128(U8(1), half[0].AsY(), x)
-		VPADDD(half[0].AsX(), x, x)
-		VMOVDQU(x, Mem{Base: dst})
+		s.storeFour(sums[p], dst)
 		ADDQ(U8(16), dst)
 	}
 	LEAQ(Mem{Base: rows[3], Index: stride, Scale: 1}, rows[0])
@@ -107,6 +92,105 @@ func dotCodes(s isa) {
 	Label("done")
 	VZEROUPPER()
 	RET()
+}
+
+// dotCodesAt: the integer product-sums of a query's bytes with those of rows here and there. All lines of all rows are
+// asked for before the first is needed.
+//
+// Long because it reads as the assembly that it writes: one routine, whose registers live to its end.
+func dotCodesAt(s isa) {
+	function("dotCodesAt"+s.name, "func(sums *int32, q *int8, base *uint8, stride int, rows *int32, count int, "+
+		"ahead *int32)", "sums[k] = Σ q[d]·row[d] of row rows[k]; stride is a multiple of 64, count of 4. ahead is "+
+		"asked for: it is needed next.")
+	sums, q := Load(Param("sums"), GP64()), Load(Param("q"), GP64())
+	base, stride := Load(Param("base"), GP64()), Load(Param("stride"), GP64())
+	ids, count := Load(Param("rows"), GP64()), Load(Param("count"), GP64())
+	at, row, last := GP64(), GP64(), GP64()
+	Load(Param("ahead"), row)
+	PREFETCHT0(Mem{Base: row})
+	PREFETCHT0(Mem{Base: row, Disp: 64})
+	XORQ(at, at)
+	Label("asked")
+	MOVLQSX(Mem{Base: ids, Index: at, Scale: 4}, row)
+	IMULQ(stride, row)
+	ADDQ(base, row)
+	LEAQ(Mem{Base: row, Index: stride, Scale: 1}, last)
+	Label("lines")
+	PREFETCHT0(Mem{Base: row})
+	ADDQ(U8(64), row)
+	CMPQ(row, last)
+	JLT(LabelRef("lines"))
+	INCQ(at)
+	CMPQ(at, count)
+	JLT(LabelRef("asked"))
+	rows := []reg.GPVirtual{GP64(), GP64(), GP64(), GP64()}
+	step := 16 // bytes, widened to words
+	if s.wide {
+		step = 64 // bytes as they are, by VNNI
+	}
+	Label("rows")
+	var totals [4]reg.VecVirtual
+	for r := range rows {
+		MOVLQSX(Mem{Base: ids, Disp: 4 * r}, rows[r])
+		IMULQ(stride, rows[r])
+		ADDQ(base, rows[r])
+		totals[r] = s.vec()
+		if s.wide {
+			VPXORD(totals[r], totals[r], totals[r])
+		} else {
+			VPXOR(totals[r], totals[r], totals[r])
+		}
+	}
+	XORQ(at, at)
+	Label("elements")
+	with := s.vec()
+	m := Mem{Base: q, Index: at, Scale: 1}
+	if s.wide {
+		VMOVDQU64(m, with)
+	} else {
+		VPMOVSXBW(m, with)
+	}
+	for r, row := range rows {
+		v, m := s.vec(), Mem{Base: row, Index: at, Scale: 1}
+		if s.wide {
+			VMOVDQU64(m, v)
+			VPDPBUSD(with, v, totals[r])
+			continue
+		}
+		VPMOVZXBW(m, v)
+		VPMADDWD(with, v, v)
+		VPADDD(v, totals[r], totals[r])
+	}
+	ADDQ(U8(step), at)
+	CMPQ(at, stride)
+	JLT(LabelRef("elements"))
+	s.storeFour(totals, sums)
+	ADDQ(U8(16), sums)
+	ADDQ(U8(16), ids)
+	SUBQ(U8(4), count)
+	JNE(LabelRef("rows"))
+	VZEROUPPER()
+	RET()
+}
+
+// storeFour stores the sums of the lanes of four registers of integers behind one another.
+func (s isa) storeFour(of [4]reg.VecVirtual, dst reg.Register) {
+	var half [4]reg.VecVirtual
+	for r, v := range of {
+		half[r] = v
+		if s.wide {
+			half[r] = YMM()
+			VEXTRACTI64X4(U8(1), v, half[r])
+			VPADDD(v.AsY(), half[r], half[r])
+		}
+	}
+	VPHADDD(half[1].AsY(), half[0].AsY(), half[0].AsY())
+	VPHADDD(half[3].AsY(), half[2].AsY(), half[2].AsY())
+	VPHADDD(half[2].AsY(), half[0].AsY(), half[0].AsY())
+	x := XMM()
+	VEXTRACTI128(U8(1), half[0].AsY(), x)
+	VPADDD(half[0].AsX(), x, x)
+	VMOVDQU(x, Mem{Base: dst})
 }
 
 // scaleCodes: the approximate score of each row, of its two sums.

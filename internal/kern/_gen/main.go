@@ -55,6 +55,7 @@ func main() {
 		columnsAbove(s)
 		fromHalf(s)
 		dotCodes(s)
+		dotCodesAt(s)
 		scaleCodes(s)
 		elementwise(s)
 		blockSums(s)

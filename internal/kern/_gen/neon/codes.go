@@ -104,6 +104,84 @@ func dotCodes(f *file, fast bool) {
 	r.do("RET")
 }
 
+// dotCodesAt: four rows here and there at a time against one part of a query. All lines of all rows are asked for
+// before the first is needed.
+func dotCodesAt(f *file, fast bool) {
+	name := "dotCodesAtNEON"
+	if fast {
+		name = "dotCodesAtSDOT"
+	}
+	r := f.function(name, "sums[k] = Σ q[d]·row[d] of row rows[k]; stride is a multiple of 64, count of 4. ahead is "+
+		"asked for: it is needed next.", "sums *int32", "q *int8", "base *uint8", "stride int", "rows *int32",
+		"count int", "ahead *int32")
+	dot := r.bytesDot
+	if fast {
+		dot = r.sdot
+	}
+	sums, q, base, stride := r.load("sums"), r.load("q"), r.load("base"), r.load("stride")
+	ids, count, at := r.load("rows"), r.load("count"), r.load("ahead")
+	left, part, rows := r.gp(), r.gp(), r.gps(4)
+	sign, ones := r.fill(128), r.fill(1)
+	r.do("PRFM (%s), PLDL1KEEP", at)
+	r.do("PRFM 64(%s), PLDL1KEEP", at)
+	r.do("MOVD %s, %s", ids, part)
+	r.do("MOVD %s, %s", count, left)
+	r.label("asked")
+	r.do("MOVW.P 4(%s), %s", part, at)
+	r.do("MADD %s, %s, %s, %s", stride, base, at, at)
+	r.do("ADD %s, %s, %s", stride, at, rows[0])
+	r.label("lines")
+	r.do("PRFM (%s), PLDL1KEEP", at)
+	r.do("ADD $64, %s", at)
+	r.do("CMP %s, %s", rows[0], at)
+	r.jump("BLT", "lines")
+	r.do("SUBS $1, %s", left)
+	r.jump("BNE", "asked")
+	begin := func() {
+		r.do("MOVD %s, %s", q, part)
+		r.do("MOVD %s, %s", stride, left)
+	}
+	again := func(label string) {
+		r.do("SUBS $16, %s", left)
+		r.jump("BNE", label)
+	}
+	begin()
+	zero := r.group(1)[0] // 128·Σ q in every lane
+	r.zero(zero)
+	r.label("zeros")
+	dot(zero, r.floats(part, 1)[0], ones)
+	again("zeros")
+	r.on("VADDP V%d.S4, V%d.S4, V%d.S4", zero, zero, zero)
+	r.on("VADDP V%d.S4, V%d.S4, V%d.S4", zero, zero, zero)
+	r.on("VSHL $7, V%d.S4, V%d.S4", zero, zero)
+	r.label("rows")
+	for _, row := range rows {
+		r.do("MOVW.P 4(%s), %s", ids, at)
+		r.do("MADD %s, %s, %s, %s", stride, base, at, row)
+	}
+	begin()
+	totals := r.group(4)
+	for k := range rows {
+		r.zero(totals[k])
+	}
+	r.label("elements")
+	query := r.floats(part, 1)[0]
+	for k, row := range rows {
+		codes := r.floats(row, 1)[0]
+		r.on("VEOR V%d.B16, V%d.B16, V%d.B16", sign, codes, codes)
+		dot(totals[k], codes, query)
+	}
+	again("elements")
+	r.on("VADDP V%d.S4, V%d.S4, V%d.S4", totals[1], totals[0], totals[0])
+	r.on("VADDP V%d.S4, V%d.S4, V%d.S4", totals[3], totals[2], totals[2])
+	r.on("VADDP V%d.S4, V%d.S4, V%d.S4", totals[2], totals[0], totals[0])
+	r.on("VADD V%d.S4, V%d.S4, V%d.S4", zero, totals[0], totals[0])
+	r.write(sums, totals[:1])
+	r.do("SUBS $4, %s", count)
+	r.jump("BNE", "rows")
+	r.do("RET")
+}
+
 // scaleCodes turns sums into scores. The product by 128 is exact, so that fusing it with the addition changes nothing.
 func scaleCodes(f *file) {
 	r := f.function("scaleCodesNEON", "dst[k] = scales[k]·step·(128·(high[k] − highZero) + (low[k] − lowZero)); count "+

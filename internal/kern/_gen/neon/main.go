@@ -29,6 +29,8 @@ func main() {
 	fromHalf(&f)
 	dotCodes(&f, true)
 	dotCodes(&f, false)
+	dotCodesAt(&f, true)
+	dotCodesAt(&f, false)
 	scaleCodes(&f)
 	tileCodes(&f)
 	reachCodes(&f)

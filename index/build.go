@@ -1,0 +1,183 @@
+package index
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"unseen/internal/kern"
+	"unseen/progress"
+)
+
+// builder adds rows to a web.
+type builder struct {
+	*Web
+	o       Options
+	width   int
+	threads int
+	rooms   []*workroom
+	count   int // rows that are linked
+}
+
+// workroom is what one thread needs.
+type workroom struct {
+	walker *walker
+	probe  kern.Probe
+	scores []float32
+	kept   []int32
+	near   []stop
+}
+
+func newBuilder(w *Web, o Options) *builder {
+	b := &builder{Web: w, o: o, width: o.Width, threads: kern.Threads(o.Threads)}
+	if b.width == 0 {
+		b.width = StandardWidth
+	}
+	for range b.threads {
+		b.rooms = append(b.rooms, &workroom{walker: newWalker(w), scores: make([]float32, w.degree)})
+	}
+	return b
+}
+
+// add links rows, in their order.
+func (b *builder) add(ctx context.Context, order []int32) error {
+	total := int64(len(order))
+	for len(order) > 0 {
+		if b.o.Progress != nil {
+			b.o.Progress(progress.Event{Phase: "linking vectors that are near each other",
+				Done: total - int64(len(order)), Of: total})
+		}
+		size := min(max(b.count/batchShare, min(firstBatch, max(b.count, 1))), mostBatch, len(order))
+		if err := b.batch(ctx, order[:size]); err != nil {
+			return err
+		}
+		order = order[size:]
+	}
+	return nil
+}
+
+// batch links rows to those that are there, and those back to them.
+func (b *builder) batch(ctx context.Context, rows []int32) error {
+	found := make([]int32, len(rows)*b.degree)
+	if err := kern.ChunksErr(ctx, len(rows), 16, b.threads, func(worker, _, from, to int) error {
+		room := b.rooms[worker]
+		for k := from; k < to; k++ {
+			b.find(room, rows[k])
+			set(found[k*b.degree:][:b.degree], room.kept)
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	var back []uint64 // a row that is there, and the place of the new one
+	for k, i := range rows {
+		copy(b.record(i)[1:], found[k*b.degree:][:b.degree])
+		for _, j := range b.near(i) {
+			back = append(back, uint64(j)<<32|uint64(k))
+		}
+		if len(b.doors) < mostDoors {
+			b.doors = append(b.doors, i)
+		}
+	}
+	b.count += len(rows)
+	slices.Sort(back)
+	var starts []int
+	for k, x := range back {
+		if k == 0 || x>>32 != back[k-1]>>32 {
+			starts = append(starts, k)
+		}
+	}
+	return kern.ChunksErr(ctx, len(starts), 16, b.threads, func(worker, _, from, to int) error {
+		for s := from; s < to; s++ {
+			end := len(back)
+			if s+1 < len(starts) {
+				end = starts[s+1]
+			}
+			b.linkBack(b.rooms[worker], int32(back[starts[s]]>>32), back[starts[s]:end], rows)
+		}
+		return nil
+	})
+}
+
+// find finds what a new row is linked to.
+func (b *builder) find(room *workroom, i int32) {
+	x := room.walker
+	b.codes.AskRow(&x.probe, i)
+	x.walk(b.width)
+	room.near = room.near[:0]
+	for _, s := range x.stops {
+		room.near = append(room.near, stop{s.score, s.place()})
+	}
+	b.choose(room, i, b.degree)
+}
+
+// linkBack links a row to new ones that were linked to it.
+func (b *builder) linkBack(room *workroom, i int32, back []uint64, rows []int32) {
+	all := append(room.kept[:0], b.near(i)...)
+	for _, x := range back {
+		all = append(all, rows[uint32(x)])
+	}
+	if room.kept = all; len(all) <= b.degree {
+		b.setNear(i, all)
+		return
+	}
+	b.sortNear(room, i)
+	b.choose(room, i, b.degree)
+	b.setNear(i, room.kept)
+}
+
+// sortNear makes the rows that a room has kept those near a row, nearest first.
+func (b *builder) sortNear(room *workroom, i int32) {
+	b.codes.AskRow(&room.probe, i)
+	if len(room.scores) < len(room.kept) {
+		room.scores = make([]float32, 2*len(room.kept))
+	}
+	b.codes.DotsAt(room.scores, &room.probe, room.kept)
+	room.near = room.near[:0]
+	for k, j := range room.kept {
+		room.near = append(room.near, stop{room.scores[k], j})
+	}
+	slices.SortFunc(room.near, func(x, y stop) int {
+		return cmp.Or(cmp.Compare(y.score, x.score), cmp.Compare(x.row, y.row))
+	})
+}
+
+// apartness is how much nearer to a row than to one that it links to another must be to be linked too.
+const apartness = 1.1
+
+// choose keeps of near rows, nearest first, those that no nearer one leads to.
+func (b *builder) choose(room *workroom, i int32, most int) {
+	room.kept = room.kept[:0]
+	if len(room.scores) < most {
+		room.scores = make([]float32, most)
+	}
+	own := b.square(i)
+	for _, s := range room.near {
+		if s.row == i {
+			continue
+		}
+		if len(room.kept) == most {
+			return
+		}
+		square := b.square(s.row)
+		distance := own + square - 2*s.score
+		good := true
+		if len(room.kept) > 0 {
+			b.codes.AskRow(&room.probe, s.row)
+			b.codes.DotsAt(room.scores, &room.probe, room.kept)
+			for k, j := range room.kept {
+				between := square + b.square(j) - 2*room.scores[k]
+				if apartness*between <= distance {
+					good = false
+					break
+				}
+			}
+		}
+		if good {
+			room.kept = append(room.kept, s.row)
+		}
+	}
+}
+
+// square is the squared length of a row.
+func (w *Web) square(i int32) float32 { return w.codes.Length(i) * w.codes.Length(i) }

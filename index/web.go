@@ -1,0 +1,184 @@
+package index
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+
+	"unseen/engine"
+	"unseen/graph"
+	"unseen/internal/kern"
+	"unseen/progress"
+)
+
+// Options say how a web is made.
+type Options struct {
+	Degree   int    // links of a row at most; 0 means StandardDegree
+	Width    int    // rows that are looked at again to link a new one; 0 means StandardWidth
+	Seed     uint64 // of the order in which rows come
+	Threads  int    // 0 means all processors; the web does not depend on it
+	Progress progress.Func
+}
+
+// What Options mean by 0.
+const (
+	StandardDegree = 31 // with the twin, two lines of a cache
+	StandardWidth  = 128
+)
+
+// mostDegree bounds Options.Degree.
+const mostDegree = 255
+
+// Web links every row of a matrix to rows near it, so that a walk from link to link finds the rows whose inner products
+// with a query are the largest, having looked at few of them. It is made of the rows alone: queries of every model find
+// their best in it. It may be used by many goroutines at once.
+type Web struct {
+	sketch *engine.Sketch
+	codes  *kern.Codes // of the sketch
+	degree int
+	// links has for every row the next of those with equal codes, its twins, of which only the first has links; and
+	// then up to degree links. −1 is none.
+	links  []int32
+	doors  []int32 // where walks begin
+	rooms  sync.Pool
+	memory *kern.Mapped // of a web that was opened; nil of one that was built
+}
+
+// How many rows are doors, and at how many of them a walk begins.
+const (
+	mostDoors = 1024
+	entered   = 8
+)
+
+// Rows are added in batches: those of a batch find only what earlier ones have added, so that threads do not matter.
+const (
+	firstBatch = 64
+	batchShare = 50 // a batch is at most one in so many of the rows that are there
+	mostBatch  = 1 << 16
+)
+
+// Build makes the web of vectors.
+func Build(ctx context.Context, v *graph.Vectors, o Options) (*Web, error) {
+	sketch, err := engine.NewSketch(v, o.Threads)
+	if err != nil {
+		return nil, err
+	}
+	w := newWeb(sketch, o.degree())
+	return w, newBuilder(w, o).add(ctx, shuffled(w.pair(), o.Seed))
+}
+
+// shuffled puts rows into the order in which they come.
+func shuffled(rows []keyed, seed uint64) []int32 {
+	order := make([]int32, len(rows))
+	for k, at := range rand.New(rand.NewPCG(seed, 0x3eb)).Perm(len(rows)) {
+		order[k] = rows[at].row
+	}
+	return order
+}
+
+// keyed is a row with a hash of its codes.
+type keyed struct {
+	key uint64
+	row int32
+}
+
+func byKey(a, b keyed) int { return cmp.Or(cmp.Compare(a.key, b.key), cmp.Compare(a.row, b.row)) }
+
+// pair makes rows with equal codes twins and returns the first of each, by their keys.
+func (w *Web) pair() []keyed {
+	all := make([]keyed, w.Rows())
+	for i := range all {
+		all[i] = keyed{hashOf(w.codes.CodesOf(int32(i))), int32(i)}
+	}
+	slices.SortFunc(all, byKey)
+	var firsts []keyed
+	var last []int32 // of the twins of each of the firsts with this key
+	for k, x := range all {
+		if k == 0 || x.key != all[k-1].key {
+			last = last[:0]
+		}
+		same := slices.IndexFunc(last, func(j int32) bool { return w.codes.Alike(x.row, w.codes, j) })
+		if same < 0 {
+			firsts, last = append(firsts, x), append(last, x.row)
+			continue
+		}
+		w.record(last[same])[0], last[same] = x.row, x.row
+	}
+	return firsts
+}
+
+// hashOf is FNV-1a by words of eight bytes.
+func hashOf(codes []uint8) uint64 {
+	key := uint64(14695981039346656037)
+	for ; len(codes) >= 8; codes = codes[8:] {
+		key = (key ^ binary.LittleEndian.Uint64(codes)) * 1099511628211
+		key ^= key >> 32
+	}
+	return key
+}
+
+func (o Options) degree() int {
+	if o.Degree == 0 {
+		return StandardDegree
+	}
+	return o.Degree
+}
+
+// newWeb returns a web without links.
+func newWeb(sketch *engine.Sketch, degree int) *Web {
+	codes := kern.CodesIn(sketch)
+	n := codes.Rows()
+	w := &Web{sketch: sketch, codes: codes, degree: degree, links: make([]int32, n*(degree+1))}
+	for k := range w.links {
+		w.links[k] = -1
+	}
+	w.rooms.New = func() any { return newWalker(w) }
+	return w
+}
+
+// Rows returns the number of rows.
+func (w *Web) Rows() int { return w.codes.Rows() }
+
+// Degree is how many links a row has at most.
+func (w *Web) Degree() int { return w.degree }
+
+// Sketch returns the codes of the rows, by which an engine finds the best exactly.
+func (w *Web) Sketch() *engine.Sketch { return w.sketch }
+
+// Bytes returns how much memory the web takes.
+func (w *Web) Bytes() int { return w.codes.Bytes() + 4*(len(w.links)+len(w.doors)) }
+
+// record returns the twin and the links of a row.
+func (w *Web) record(i int32) []int32 { return w.links[int(i)*(w.degree+1):][:w.degree+1] }
+
+// near returns the links of a row.
+func (w *Web) near(i int32) []int32 { return linked(w.record(i)[1:]) }
+
+// linked returns the links before the first place without one.
+func linked(links []int32) []int32 {
+	for k, j := range links {
+		if j < 0 {
+			return links[:k]
+		}
+	}
+	return links
+}
+
+// setNear sets the links of a row.
+func (w *Web) setNear(i int32, links []int32) { set(w.record(i)[1:], links) }
+
+// set puts links into places, of which there may be more.
+func set(own, links []int32) {
+	for k := copy(own, links); k < len(own); k++ {
+		own[k] = -1
+	}
+}
+
+// String describes the web.
+func (w *Web) String() string {
+	return fmt.Sprintf("%d rows, %d links each at most, %d bytes", w.Rows(), w.degree, w.Bytes())
+}
