@@ -66,3 +66,36 @@ func TestUnknownComparison(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// The comparisons of graphs run at a small size: ours finds what it should, and the missing peer is named.
+func TestGraphComparisons(t *testing.T) {
+	t.Parallel()
+	var names []string
+	for _, c := range graphs {
+		names = append(names, c.name)
+	}
+	var out strings.Builder
+	b := &bench{reps: 1, scale: 1e-2, peers: &peers{why: "not in this test"}}
+	if err := b.compare(&out, names); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		if !strings.Contains(out.String(), name) {
+			t.Errorf("%s is not in the output:\n%s", name, out.String())
+		}
+	}
+	if got := strings.Count(out.String(), "skipped: not in this test"); got != len(names) {
+		t.Errorf("%d of %d say that their peer is missing:\n%s", got, len(names), out.String())
+	}
+	g := b.made
+	all := idsOf(g.exact)
+	if share := g.share(all); share != 1 {
+		t.Errorf("the best have %v of the best", share)
+	}
+	for q := range all {
+		all[q] = all[q][:len(all[q])/2]
+	}
+	if share := g.share(all); share != .5 {
+		t.Errorf("half of the best are %v", share)
+	}
+}

@@ -40,9 +40,11 @@ type bench struct {
 	scale float64 // of the problems' sizes; 1 except in tests
 	peers *peers
 
-	dir     string    // of the clone's vectors
-	half    bool      // the clone's vectors are float16
-	data    string    // a dataset whose vectors are searched in place of drawn ones
+	dir     string // of the clone's vectors
+	half    bool   // the clone's vectors are float16
+	data    string // a dataset whose vectors are searched in place of drawn ones
+	model   string // a model of it, whose queries they are searched with
+	made    *madeGraph
 	notes   io.Writer // receives progress and the parts of long runs
 	problem *sample.Problem
 	peak    int64 // the highest memory use since the clone was generated, without mapped files
@@ -78,18 +80,19 @@ func main() {
 	reps := flags.Int("reps", 7, "runs of each side; the best one counts")
 	dir := flags.String("dir", os.TempDir(),
 		"folder for the vectors of the clone- comparisons: 7.5 GB, or 3.8 GB with -half")
-	data := flags.String("data", "", "dataset with vectors of 256 numbers, for the topk-256- comparisons")
+	data := flags.String("data", "", "dataset with vectors of 256 numbers, for the topk-256- and index- comparisons")
+	model := flags.String("model", "", "model of -data whose queries the index- comparisons ask (default: drawn weights)")
 	half := flags.Bool("half", false, "float16 vectors in the clone- comparisons")
 	profile := flags.String("cpuprofile", "", "write a CPU profile to this file")
 	_ = flags.Parse(os.Args[1:])
 	if *list {
-		for _, c := range slices.Concat(comparisons, scales, shops) {
+		for _, c := range slices.Concat(comparisons, scales, shops, graphs) {
 			fmt.Printf("%-18s %s\n", c.name, c.what)
 		}
 		return
 	}
 	b := &bench{reps: *reps, scale: 1, peers: startPeers(os.Stderr), dir: *dir, half: *half, notes: os.Stderr,
-		data: *data}
+		data: *data, model: *model}
 	defer b.peers.stop()
 	if *profile != "" {
 		file, err := os.Create(*profile)
@@ -116,7 +119,7 @@ func (b *bench) compare(w io.Writer, names []string) error {
 		chosen = nil
 		for _, name := range names {
 			found := false
-			for _, c := range slices.Concat(comparisons, scales, shops) {
+			for _, c := range slices.Concat(comparisons, scales, shops, graphs) {
 				if c.name == name {
 					chosen, found = append(chosen, c), true
 				}

@@ -36,6 +36,7 @@ type peers struct {
 // answer is the result of a task.
 type answer struct {
 	Seconds  float64   `json:"seconds"`
+	Bytes    float64   `json:"bytes"`
 	IDs      [][]int32 `json:"ids"`
 	Error    string    `json:"error"`   // the task failed
 	Missing  string    `json:"missing"` // the library is not installed

@@ -114,7 +114,13 @@ func TestAttackConnections(t *testing.T) {
 	for k := range maxConnections {
 		dial(ask)
 		if k%1000 == 999 {
-			if took := honest(); took > time.Second+20*calm {
+			took := honest()
+			for range 2 { // who is held up by other programs of this machine is not held up three times
+				if took > time.Second+20*calm {
+					took = honest()
+				}
+			}
+			if took > time.Second+20*calm {
 				t.Errorf("an honest client waited %v, %v before", took, calm)
 			}
 		}

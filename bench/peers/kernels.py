@@ -69,6 +69,57 @@ def sigmoid_softplus(t):
     return {"seconds": clock(both)}
 
 
+def graph(t):
+    """Builds an index of rows on one thread, and says how large it is."""
+    rows = np.fromfile(t["rows"], np.float32).reshape(-1, t["d"])
+    try:
+        began = time.perf_counter()
+        if t["kind"] == "hnswlib":
+            import hnswlib
+            made = hnswlib.Index("ip", t["d"])
+            made.init_index(len(rows), M=16, ef_construction=200, random_seed=1)
+            made.set_num_threads(1)
+            made.add_items(rows)
+            size = made.index_file_size()
+        elif t["kind"] == "faiss":
+            import faiss
+            faiss.omp_set_num_threads(1)
+            made = faiss.IndexHNSWFlat(t["d"], 16, faiss.METRIC_INNER_PRODUCT)
+            made.hnsw.efConstruction = 200
+            made.add(rows)
+            size = faiss.serialize_index(made).nbytes
+        else:
+            from usearch.index import Index
+            made = Index(ndim=t["d"], metric="ip", dtype="f32", connectivity=16, expansion_add=200)
+            made.add(np.arange(len(rows)), rows, threads=1)
+            size = made.memory_usage
+    except ImportError as e:
+        return {"missing": f"{e.name} is not installed"}
+    seconds = time.perf_counter() - began
+    kept["graph", t["kind"]] = made
+    return {"seconds": seconds, "bytes": size}
+
+
+def graph_search(t):
+    """Searches for one query after the other."""
+    made = kept["graph", t["kind"]]
+    queries = np.fromfile(t["queries"], np.float32).reshape(-1, 1, t["d"])
+    k, width = t["k"], t["width"]
+    if t["kind"] == "hnswlib":
+        made.set_ef(width)
+        search = lambda q: made.knn_query(q, k=k)[0][0]
+    elif t["kind"] == "faiss":
+        made.hnsw.efSearch = width
+        search = lambda q: made.search(q, k)[1][0]
+    else:
+        made.expansion_search = width
+        search = lambda q: made.search(q[0], k).keys
+    began = time.perf_counter()
+    found = [search(q) for q in queries]
+    seconds = time.perf_counter() - began
+    return {"seconds": seconds, "ids": [np.asarray(x).astype(np.int64).tolist() for x in found]}
+
+
 def settings(t):
     """What the peers are, and what they are set to."""
     said = [f"numpy {np.__version__}"]
@@ -77,6 +128,12 @@ def settings(t):
         said.append(f"FAISS {faiss.__version__} ({faiss.get_compile_options().strip()}), the faster of BLAS thresholds {blas_thresholds}")
     except ImportError:
         pass
+    for name in ("hnswlib", "usearch"):
+        try:
+            from importlib.metadata import version
+            said.append(f"{name} {version(name)}")
+        except ImportError:
+            pass
     try:
         import torch
         said.append(f"torch {torch.__version__} ({torch.backends.cpu.get_cpu_capability()})")
@@ -90,7 +147,7 @@ def forget(t):
     return {"seconds": 0}
 
 
-tasks = {"stream": stream, "sgemm": sgemm, "topk": topk, "sigmoid_softplus": sigmoid_softplus, "forget": forget, "settings": settings}
+tasks = {"stream": stream, "sgemm": sgemm, "topk": topk, "sigmoid_softplus": sigmoid_softplus, "forget": forget, "graph": graph, "graph_search": graph_search, "settings": settings}
 for line in sys.stdin:
     t = json.loads(line)
     try:

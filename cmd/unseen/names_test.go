@@ -201,6 +201,7 @@ func TestNamesInOutputs(t *testing.T) {
 		"import mag GIVEN/mag -o HOME/mag-out",
 		"fit HOME/demo/dataset -o HOME/fitted.safetensors --certify 1",
 		"fit HOME/demo/dataset --method ap --search lambda-r=1,10",
+		"index HOME/demo/dataset --model HOME/fitted.safetensors",
 		"evaluate HOME/fitted.safetensors HOME/demo/dataset --against HOME/demo/naive.safetensors --exact --fairness " +
 			"-o HOME/evaluation.json",
 		"recommend HOME/demo/model.safetensors HOME/demo/dataset p7 --naive HOME/demo/naive.safetensors --explain " +
