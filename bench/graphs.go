@@ -17,11 +17,11 @@ import (
 // graphs compare the index with those of others, over rows of 256 numbers: -data, or drawn ones. Each side searches as
 // narrowly as finds the share of the hundred best. They run only when named: building takes minutes.
 var graphs = []comparison{
-	{"index-build", "rows linked per second on one thread, of 217k×256 or -data, against hnswlib (M 16, ef_construction 200)", 1,
+	{"index-build", "rows linked per second on one thread, 217k×256 or -data, against hnswlib (M 16, efC 200)", 1,
 		"rows/s", func(b *bench) (float64, float64, error) { return b.graph("hnswlib", 0) }},
 	{"index-memory", "rows per megabyte of the index, against hnswlib", 1, "rows/MB",
 		func(b *bench) (float64, float64, error) { return b.graph("hnswlib", -1) }},
-	{"index-985", "queries per second on one thread that find .985 of the hundred best, against hnswlib", 1.5, "queries/s",
+	{"index-985", "queries/s of one thread that find .985 of the hundred best, against hnswlib", 1.5, "queries/s",
 		func(b *bench) (float64, float64, error) { return b.graph("hnswlib", .985) }},
 	{"index-998", "the same for .998", 1.5, "queries/s",
 		func(b *bench) (float64, float64, error) { return b.graph("hnswlib", .998) }},
@@ -159,8 +159,8 @@ func (b *bench) graph(kind string, recall float64) (ours, peer float64, err erro
 		return ours, rows / (built.Bytes / 1e6), nil
 	}
 	peer, err = g.fastest(b, recall, func(width int) (float64, [][]int32, error) {
-		found, err := b.peers.ask("graph_search", map[string]any{"kind": kind, "width": width, "k": k, "d": g.rows.Dim(),
-			"queries": filepath.Join(g.folder, "queries")})
+		found, err := b.peers.ask("graph_search", map[string]any{"kind": kind, "width": width, "k": k,
+			"d": g.rows.Dim(), "queries": filepath.Join(g.folder, "queries")})
 		return found.Seconds, found.IDs, err
 	})
 	return ours, peer, err

@@ -81,7 +81,7 @@ func main() {
 	dir := flags.String("dir", os.TempDir(),
 		"folder for the vectors of the clone- comparisons: 7.5 GB, or 3.8 GB with -half")
 	data := flags.String("data", "", "dataset with vectors of 256 numbers, for the topk-256- and index- comparisons")
-	model := flags.String("model", "", "model of -data whose queries the index- comparisons ask (default: drawn weights)")
+	model := flags.String("model", "", "model of -data whose queries the index- comparisons ask")
 	half := flags.Bool("half", false, "float16 vectors in the clone- comparisons")
 	profile := flags.String("cpuprofile", "", "write a CPU profile to this file")
 	_ = flags.Parse(os.Args[1:])

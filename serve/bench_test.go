@@ -118,8 +118,8 @@ func BenchmarkRecommend(b *testing.B) {
 	}
 }
 
-// BenchmarkDataset recommends in a dataset of yours, UNSEEN_DATASET with the model UNSEEN_MODEL: by its index, if it has
-// one, and exactly. It says how long the service took to open.
+// BenchmarkDataset recommends in a dataset of yours, UNSEEN_DATASET with the model UNSEEN_MODEL: by its index, if it
+// has one, and exactly. It says how long the service took to open.
 func BenchmarkDataset(b *testing.B) {
 	data, model := os.Getenv("UNSEEN_DATASET"), os.Getenv("UNSEEN_MODEL")
 	if data == "" || model == "" {
