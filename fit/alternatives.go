@@ -382,7 +382,7 @@ func (c *comparison) choose(ctx context.Context, to *portion, f *laplace, theta 
 		}
 	}
 	to.places = sample.Indices(p.Train.Len(), func(k int) bool {
-		return pairChance(p.Train, k, s.Seed) < share(k, seen.Linked[k])
+		return pairChance(p.Train, k, s.Seed, comparedWith) < share(k, seen.Linked[k])
 	})
 	to.chosen = p.Training().At(to.places)
 	for i, place := range to.places {

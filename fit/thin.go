@@ -45,15 +45,22 @@ func thin(p sample.Problem, most int, seed uint64, even bool) thinnedPairs {
 	}
 	t.places = sample.Indices(p.Train.Len(), func(k int) bool {
 		share := t.share[pairKind(p, k)]
-		return share >= 1 || pairChance(p.Train, k, seed) < share
+		return share >= 1 || pairChance(p.Train, k, seed, learnedFrom) < share
 	})
 	return t
 }
 
-// pairChance is a number in [0, 1) of a pair and a seed. It does not depend on the other pairs, so that a part of the
-// pairs changes little when a few are added.
-func pairChance(p *graph.Pairs, k int, seed uint64) float64 {
-	return sample.Uniform(seed, uint64(uint32(p.Source[k])), uint64(uint32(p.Target[k])))
+// What the chance of a pair decides. Parts are drawn of parts, and of what a split has left, which goes by the pair and
+// a seed too: of a number that decided before, those that are left have only the lower end.
+const (
+	learnedFrom  = 0x1ea7_4ed0_f407_0001
+	comparedWith = 0xc035_a4ed_317b_0002
+)
+
+// pairChance is a number in [0, 1) of a pair and a seed, which is another for everything that it decides. It does not
+// depend on the other pairs, so that a part of the pairs changes little when a few are added.
+func pairChance(p *graph.Pairs, k int, seed, decides uint64) float64 {
+	return sample.Uniform(seed^decides, uint64(uint32(p.Source[k])), uint64(uint32(p.Target[k])))
 }
 
 // thinToLearn chooses about so many of the pairs to learn from, with weights and rates that make up for it. Where the

@@ -54,7 +54,7 @@ func TestWhole(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow, and this is -short; ./check runs it once without")
 	}
-	const seeds = 2
+	const seeds = 5 // fewer do not tell how far widths are apart
 	for name, s := range map[string]setup{
 		"saturated":        {plan: world.Saturated(), pairs: 30_000, dim: 24},
 		"saturated-rare":   {plan: world.SaturatedRare(), pairs: 80_000, dim: 16},
