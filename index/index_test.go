@@ -365,6 +365,27 @@ func TestUpdate(t *testing.T) {
 	}
 }
 
+// Where most rows went, those that are left are linked around them.
+func TestUpdateWithoutMost(t *testing.T) {
+	racetest.Skip(t, "TestManyAtOnce and TestCancelled have the same goroutines")
+	rows := clusters(8000, 48, 0, 17)
+	old := build(t, vectorsOf(t, rows), Options{})
+	var left [][]float32
+	for i := 0; i < len(rows); i += 8 {
+		left = append(left, rows[i])
+	}
+	v := vectorsOf(t, left)
+	next, err := Update(t.Context(), old, v, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := questions(v, 200, false, 5)
+	next.doors = next.doors[:20] // or most would be doors
+	if share := compare(t, next, s, 60); share < .9 {
+		t.Errorf("a walk finds %.3f of the best", share)
+	}
+}
+
 // Who cancels gets no web, and progress is reported.
 func TestCancelled(t *testing.T) {
 	v := vectorsOf(t, clusters(3000, 16, 0, 13))

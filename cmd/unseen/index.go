@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -246,9 +245,6 @@ func (f *indexCommand) make(ctx context.Context, n *network.Network, v *graph.Ve
 func (f *indexCommand) measure(ctx context.Context, n *network.Network, web *index.Web, path string,
 	t *display) (*measuredModel, error) {
 	t.report(progress.Event{Phase: "measuring " + filepath.Base(path)})
-	if _, err := os.Stat(path); err != nil {
-		return nil, err
-	}
 	m, err := n.Model(ctx, path)
 	if err != nil {
 		return nil, err
