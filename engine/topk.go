@@ -152,10 +152,10 @@ func (c CPU) TopK(ctx context.Context, s TargetSearch) ([][]Hit, error) {
 	if scored {
 		score := c.scanAll
 		switch {
+		case s.Sketch != nil && s.Bounds != nil && !s.Blocks:
+			score = c.estimate
 		case s.Blocks || len(s.Queries) > fewQueries:
 			score = c.multiply
-		case s.Sketch != nil && s.Bounds != nil:
-			score = c.estimate
 		}
 		clear(s.Bounds)
 		if err := score(ctx, s); err != nil {
@@ -292,27 +292,30 @@ func (s *TargetSearch) coded(queries *kern.Matrix) kern.CodeSearch {
 	return out
 }
 
-// estimate scores all targets for a few queries by the sketch. A query that it knows nothing of is compared with the
+// estimate scores all targets by the sketch, in one pass over it. A query that it knows nothing of is compared with the
 // targets themselves.
 func (c CPU) estimate(ctx context.Context, s TargetSearch) error {
-	n := s.Targets.Len()
+	n, codes, threads := s.Targets.Len(), s.Sketch.codes(), kern.Threads(c.Threads)
+	scores, vectors := make([][]float32, len(s.Queries)), make([][]float32, len(s.Queries))
 	for k, q := range s.Queries {
-		scores, codes := s.Scores[k*n:(k+1)*n], s.Sketch.codes()
-		reach, ok, err := codes.Estimate(ctx, scores, q.Vector, kern.Threads(c.Threads))
-		if err != nil {
-			return err
-		}
-		if !ok {
+		scores[k], vectors[k] = s.Scores[k*n:(k+1)*n], q.Vector
+	}
+	reaches, err := codes.Estimate(ctx, scores, vectors, threads)
+	if err != nil {
+		return err
+	}
+	search := s.coded(nil)
+	for k, q := range s.Queries {
+		if reaches[k] < 0 {
 			q.Among = nil // all scores are wanted
-			if err := c.scan(ctx, s, q, scores); err != nil {
+			if err := c.scan(ctx, s, q, scores[k]); err != nil {
 				return err
 			}
 			continue
 		}
-		s.addOffsets(scores, q, 0)
-		search := s.coded(nil)
+		s.addOffsets(scores[k], q, 0)
 		margin := search.Margin(k)
-		s.Bounds[k] = ScoreBound{reach, margin, codes.Rests(), reach*codes.LargestRest() + margin}
+		s.Bounds[k] = ScoreBound{reaches[k], margin, codes.Rests(), reaches[k]*codes.LargestRest() + margin}
 	}
 	return nil
 }

@@ -511,11 +511,11 @@ func (r *Recommender) validate(q Query) error {
 type room struct {
 	by, naive *scored   // by the rule of lists, and by the naive model
 	links     *scored   // z of the published model: by itself, unless there are several assumptions
-	both      []float32 // of the graph alone, one behind the other, where they are two
 	seen      *scored   // log π̂ŷ
 	spare     []float32 // what it takes to find that
 	own       [3]scored // room of by, naive and seen
 	apart     scored    // and of links, where they are not by
+	joint     []float32 // scores of the graph's nodes, one rule's behind the other's
 	kept      []int32   // candidates, ascending
 	depth     int       // up to which rank all are known to be among the candidates; 0: all are
 	relevance []float32 // ŷ of every candidate by node, where a list is drawn
@@ -535,7 +535,6 @@ func (r *Recommender) enter(o *Overlay) *room {
 	room.by, room.naive, room.seen = &room.own[0], &room.own[1], &room.own[2]
 	room.spare, room.depth = size(room.spare, n), 0
 	if room.links = room.by; r.members != nil {
-		room.both = size(room.both, 2*r.g.Len())
 		room.links = &room.apart
 		room.links.z = size(room.links.z, n)
 		room.links.exact()
@@ -586,11 +585,6 @@ func (r *Recommender) list(ctx context.Context, q Query) (*List, error) {
 	}
 	if err := r.scoreAll(ctx, room, q.Source); err != nil {
 		return nil, err
-	}
-	if r.naive != nil {
-		if err := r.score(ctx, room.naive, r.baseline, q.Source, room.kept); err != nil {
-			return nil, fmt.Errorf("the naive model: %w", err)
-		}
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, err

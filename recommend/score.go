@@ -31,30 +31,57 @@ func newRanking(by model.Ranker) (out ranking, err error) {
 	return out, err
 }
 
-// scoreAll scores the candidates for a source: by what lists are ordered by and, where that differs, by the published
-// model, in one pass over the vectors.
+// scoreAll scores the candidates for a source: by what lists are ordered by, where that differs by the published model,
+// and by the naive one; in one pass over the vectors where it can.
 func (r *Recommender) scoreAll(ctx context.Context, room *room, s Source) error {
-	if r.members == nil || s.anybody || r.narrow(room.kept) {
-		err := r.score(ctx, room.by, r.ranker, s, room.kept)
-		if room.links != room.by {
-			err = cmp.Or(err, r.score(ctx, room.links, r.published, s, room.kept))
+	type wanted struct {
+		into *scored
+		by   ranking
+	}
+	all := []wanted{{room.by, r.ranker}}
+	if room.links != room.by {
+		all = append(all, wanted{room.links, r.published})
+	}
+	if r.naive != nil {
+		all = append(all, wanted{room.naive, r.baseline})
+	}
+	var together []wanted
+	var queries []engine.SearchQuery
+	for _, w := range all {
+		if w.by.rows == r.ranker.rows && !s.anybody && !r.narrow(room.kept) {
+			if q, ok := r.query(w.by, s); ok {
+				together, queries = append(together, w), append(queries, q)
+				continue
+			}
 		}
-		return err
+		if err := r.score(ctx, w.into, w.by, s, room.kept); err != nil {
+			if w.into == room.naive {
+				err = fmt.Errorf("the naive model: %w", err)
+			}
+			return err
+		}
+	}
+	if len(queries) == 0 {
+		return nil
 	}
 	n := r.g.Len()
-	own, _ := r.query(r.ranker, s) // members are inner products
-	published, _ := r.query(r.published, s)
-	var bounds [2]engine.ScoreBound
-	_, err := r.engine.TopK(ctx, engine.TargetSearch{Targets: r.ranker.rows, Fields: r.nodes.Fields,
-		Values: r.ranker.Popularity, Queries: []engine.SearchQuery{own, published}, Scores: room.both,
-		Sketch: r.sketchOf(r.ranker), Bounds: bounds[:]})
-	copy(room.by.z, room.both[:n])
-	copy(room.links.z, room.both[n:])
-	r.scoreExtra(room.by.z, r.ranker, own, s.over)
-	r.scoreExtra(room.links.z, r.published, published, s.over)
-	r.estimate(room.by, r.ranker, own, bounds[0])
-	r.estimate(room.links, r.published, published, bounds[1])
-	return err
+	scores := together[0].into.z[:n]
+	if len(queries) > 1 {
+		room.joint = slices.Grow(room.joint[:0], n*len(queries))[:n*len(queries)]
+		scores = room.joint
+	}
+	bounds := make([]engine.ScoreBound, len(queries))
+	if _, err := r.engine.TopK(ctx, engine.TargetSearch{Targets: r.ranker.rows, Fields: r.nodes.Fields,
+		Values: r.ranker.Popularity, Queries: queries, Scores: scores, Sketch: r.sketchOf(r.ranker),
+		Bounds: bounds}); err != nil {
+		return err
+	}
+	for k, w := range together {
+		copy(w.into.z, scores[k*n:(k+1)*n]) // onto itself, if it is alone
+		r.scoreExtra(w.into.z, w.by, queries[k], s.over)
+		r.estimate(w.into, w.by, queries[k], bounds[k])
+	}
+	return nil
 }
 
 // narrow reports whether the candidates are so few that it is faster to look at each than at all nodes.

@@ -309,11 +309,19 @@ func TestEstimates(t *testing.T) {
 			var slack, spread float64
 			for q := range queries.Rows() {
 				estimates, exact := make([]float32, rows), make([]float32, rows)
-				reach, ok, err := c.Estimate(t.Context(), estimates, queries.Row(q), 2)
-				if err != nil || ok != codable(queries.Row(q)) {
-					t.Fatal(ok, err)
+				others := [][]float32{make([]float32, rows), make([]float32, rows)}
+				together := [][]float32{others[0], estimates, others[1]}
+				reaches, err := c.Estimate(t.Context(), together, [][]float32{queries.Row((q + 1) % 16),
+					queries.Row(q), queries.Row((q + 2) % 16)}, 2)
+				if err != nil || reaches[1] >= 0 != codable(queries.Row(q)) {
+					t.Fatal(reaches, err)
 				}
-				if !ok {
+				alone, err := c.Estimate(t.Context(), others[:1], [][]float32{queries.Row(q)}, 1)
+				if reach := reaches[1]; err != nil || alone[0] != reach || reach >= 0 && !slices.Equal(others[0], estimates) {
+					t.Fatalf("%s, query %d: other estimates alone than beside others", kind, q)
+				}
+				reach := reaches[1]
+				if reach < 0 {
 					continue
 				}
 				DotRange(exact, queries.Row(q), m, 0)

@@ -108,30 +108,41 @@ func (c *Codes) group(ctx context.Context, m *Matrix, s *CodeSearch, results [][
 	return alone, nil
 }
 
-// Estimate sets dst, of as many elements as there are rows, to estimates of the inner products of a query, and returns
-// their reach: an inner product in float32 is within reach·Rests()[i] of the estimate. Where nothing is known, because
-// the query is not finite or too large or too small, ok is false.
-func (c *Codes) Estimate(ctx context.Context, dst, q []float32, threads int) (reach float32, ok bool, err error) {
-	if !codable(q) {
-		return 0, false, nil
+// Estimate sets each of dst, of as many elements as there are rows, to estimates of the inner products of one of the
+// queries, and returns their reach: an inner product in float32 is within reach·Rests()[i] of the estimate. Where
+// nothing is known, because the query is not finite or too large or too small, the reach is below zero and dst is left
+// alone. The codes are read once, and what is made of a query does not depend on the others.
+func (c *Codes) Estimate(ctx context.Context, dst, queries [][]float32, threads int) (reach []float32, err error) {
+	coded := make([]coded, len(queries))
+	reach = make([]float32, len(queries))
+	for k, q := range queries {
+		if reach[k] = -1; codable(q) {
+			coded[k] = c.codeQuery(q)
+			reach[k] = coded[k].reach
+		}
 	}
-	query := c.codeQuery(q)
 	err = ChunksErr(ctx, c.rows, chunkRows, threads, func(_, _, from, to int) error {
 		room := newCodeRoom()
 		for ; from < to; from += scanRows {
 			count := min(scanRows, to-from)
-			if whole := count / codeRows * codeRows; whole > 0 {
-				c.scores(dst[from:from+whole], &room, query, from)
-			}
-			if rest := count % codeRows; rest > 0 {
-				c.scores(room.scores[:codeRows], &room, query, from+count-rest)
-				copy(dst[from+count-rest:], room.scores[:rest])
+			whole := count / codeRows * codeRows
+			for k, q := range coded {
+				if reach[k] < 0 {
+					continue
+				}
+				if whole > 0 {
+					c.scores(dst[k][from:from+whole], &room, q, from)
+				}
+				if whole < count {
+					c.scores(room.scores[:codeRows], &room, q, from+whole)
+					copy(dst[k][from+whole:from+count], room.scores)
+				}
 			}
 		}
 		return nil
 	})
 	runtime.KeepAlive(c)
-	return query.reach, true, err
+	return reach, err
 }
 
 // Rests are what a reach is multiplied with, by row; see Estimate.
