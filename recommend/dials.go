@@ -103,18 +103,28 @@ func product(a, b []float32) float64 {
 // The list is in the order of ŷ, but for that share of the lists, which are in any order: what is clicked less at lower
 // places for being less relevant can then be told from what is clicked less for being looked at less. An item of K is
 // at its place with probability (1 − e)·[that is its place by ŷ] + e/K, given the items.
+//
+// Of a list by the index, candidates are those that walks have found and a sample of the others; see sampling.
 func (r *Recommender) explore(room *room, q Query) []drawn {
 	best := room.by.best(room.kept, min(q.K, len(room.kept)))
-	t := room.teach(best, q.Explore)
-	random := rand.New(rand.NewPCG(q.Seed, uint64(uint32(q.Source.Index()))))
+	from, random := room, room.random
+	if room.sample.size > 0 {
+		from = room.gather()
+		best = placesIn(room.kept, best)
+	}
+	t := from.teach(best, q.Explore)
 	chosen := draw(t, len(t.weights), t.blocks(), random)
 	var chance [1]float64
 	out, nodes := make([]drawn, len(chosen)), make([]int32, len(chosen))
 	anywhere := q.Explore / float64(len(chosen))
 	for i, j := range chosen {
-		nodes[i] = int32(j)
 		t.fill(chance[:], j)
-		out[i] = drawn{nodes[i], math.Min(chance[0], 1), anywhere}
+		shown := math.Min(chance[0], 1)
+		if nodes[i] = int32(j); from != room {
+			nodes[i] = room.kept[j]
+			shown /= from.sample.standsFor(int32(j))
+		}
+		out[i] = drawn{nodes[i], shown, anywhere}
 	}
 	room.by.settle(nodes)
 	slices.SortFunc(out, func(a, b drawn) int {
@@ -215,9 +225,14 @@ func (room *room) teach(best []int32, explore float64) *taught {
 	}
 	clear(y[left:])
 	clear(w[left:])
+	evenly := room.sample.scale(y, w)
 	largest := kern.Best(w, room.kept, len(best))
-	even, _, relevance := room.capped(y, best)
-	drawn, c, _ := room.capped(w, largest)
+	even, _ := room.capped(evenly, best, room.sample.standsFor)
+	drawn, c := room.capped(w, largest, nil)
+	relevance := 0.
+	for _, j := range best {
+		relevance += float64(y[j])
+	}
 	if even, drawn = relevance-even, relevance-drawn; drawn > even && even > 0 {
 		explore *= even / drawn
 	}
@@ -227,11 +242,16 @@ func (room *room) teach(best []int32, explore float64) *taught {
 
 // capped finds c such that min(1, c·w) of the candidates adds up to as many as there are largest: those with the
 // largest w, largest first. Who is sure to be drawn is among them, so that c follows from them and the sum of all
-// others. It returns the relevance that is then drawn, c, and the relevance of the largest.
-func (room *room) capped(w []float32, largest []int32) (drawn, c, relevance float64) {
-	weights := make([]float64, len(largest))
+// others. It returns the relevance that is then drawn, and c. Where candidates stand for several, each with its part of
+// w, that is what these add up to; nil: each stands for itself.
+func (room *room) capped(w []float32, largest []int32, standsFor func(j int32) float64) (drawn, c float64) {
+	weights, times := make([]float64, len(largest)), make([]float64, len(largest))
 	for m, j := range largest {
-		weights[m], w[j] = float64(w[j]), 0
+		times[m] = 1
+		if standsFor != nil {
+			times[m] = standsFor(j)
+		}
+		weights[m], w[j] = float64(w[j])/times[m], 0
 	}
 	y := room.relevance // or w itself
 	room.sums = kern.BlockSums(room.sums, w, y)
@@ -241,21 +261,22 @@ func (room *room) capped(w []float32, largest []int32) (drawn, c, relevance floa
 	}
 	totals := make([]float64, len(largest)) // of largest[m] and all that come after it
 	for m, x := range slices.Backward(weights) {
-		w[largest[m]] = float32(x)
-		rest += x
+		w[largest[m]] = float32(x * times[m])
+		rest += x * times[m]
 		totals[m] = rest
 	}
+	left := float64(len(largest))
 	for sure := range largest {
-		if c = float64(len(largest)-sure) / totals[sure]; c*weights[sure] < 1 {
+		if c = left / totals[sure]; c*weights[sure] < 1 {
 			break
 		}
+		left -= times[sure]
 	}
 	drawn = c * restDrawn
 	for m, j := range largest {
-		drawn += math.Min(c*weights[m], 1) * float64(y[j])
-		relevance += float64(y[j])
+		drawn += times[m] * math.Min(c*weights[m], 1) * float64(y[j])
 	}
-	return drawn, c, relevance
+	return drawn, c
 }
 
 // Draw draws a sample in which element i is with probability p_i exactly, as many as the

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -49,7 +50,7 @@ type Options struct {
 	// Sketch is of the graph's vectors, where one was made already: no model changes them.
 	Sketch *engine.Sketch
 	// Index is of the graph's vectors. Once Measure has found that it finds enough of the best, lists are made by it,
-	// unless they are explored or the query says otherwise.
+	// unless the query says otherwise.
 	Index *index.Web
 	// LeastRecall is the share of the best that lists by the index are to have; 0 means StandardRecall.
 	LeastRecall float64
@@ -98,6 +99,7 @@ type Recommender struct {
 	leastRecall float64
 	recalls     [len(measuredLengths)]Recall
 	scanned     [2]int // see scannedLike
+	sampled     int    // see sampledOthers
 	// found when they are first needed: fields by name, and targets that new ones of a field are like in π̂
 	fieldsByName func() map[string]uint16
 	standIns     func() []int32
@@ -138,6 +140,7 @@ func New(g *graph.Graph, m model.Model, o Options) (*Recommender, error) {
 	}
 	if o.Index != nil && r.ranker.rows != nil && r.ranker.rows == g.Vectors() && o.Index.Rows() == g.Len() {
 		r.web, r.leastRecall, r.scanned = o.Index, cmp.Or(o.LeastRecall, StandardRecall), scannedLike
+		r.sampled = sampledOthers
 	}
 	r.rooms.New = func() any { return new(room) }
 	r.standIns = sync.OnceValue(r.findStandIns)
@@ -457,6 +460,8 @@ type List struct {
 	// Index says how many of the best the index finds that made the list; nil of an exact list. Ranks by π̂ŷ and by the
 	// naive model are then 0 where they are far beyond the list.
 	Index *Recall `json:"index,omitempty"`
+	// Sampled is how many candidates an explored list by the index was drawn from besides those that the index found.
+	Sampled int `json:"sampled,omitempty"`
 	// Agreement is how far the assumptions agree on the list; nil where there is one alone, or where the list is not in
 	// the order of the rule.
 	Agreement *Agreement `json:"agreement,omitempty"`
@@ -521,6 +526,9 @@ type room struct {
 	relevance []float32 // ŷ of every candidate by node, where a list is drawn
 	teaches   []float32 // how much every candidate would teach, there
 	sums      [][2]float64
+	random    *rand.Rand // of such a list
+	sample    sampling   // of the candidates that walks have not found, there
+	small     *room      // of which a list is drawn that has a sample; nil: not needed yet
 }
 
 // enter returns a room for the nodes of the graph and of an overlay.
@@ -534,6 +542,7 @@ func (r *Recommender) enter(o *Overlay) *room {
 	}
 	room.by, room.naive, room.seen = &room.own[0], &room.own[1], &room.own[2]
 	room.spare, room.depth = size(room.spare, n), 0
+	room.sample.reset()
 	if room.links = room.by; r.members != nil {
 		room.links = &room.apart
 		room.links.z = size(room.links.z, n)
@@ -570,12 +579,16 @@ func (r *Recommender) Top(ctx context.Context, q Query) (*List, error) {
 func (r *Recommender) list(ctx context.Context, q Query) (*List, error) {
 	room := r.enter(q.Overlay)
 	defer r.rooms.Put(room)
+	if q.Explore > 0 {
+		room.random = rand.New(rand.NewPCG(q.Seed, uint64(uint32(q.Source.Index()))))
+	}
 	candidates, walked := 0, r.walks(q)
 	if walked {
 		candidates, walked = r.pool(room, q)
 	}
 	if !walked {
 		room.depth = 0
+		room.sample.reset()
 		r.candidates(room, q)
 		candidates = len(room.kept)
 	}
@@ -591,7 +604,7 @@ func (r *Recommender) list(ctx context.Context, q Query) (*List, error) {
 	}
 	list := r.newList(q, candidates)
 	if room.depth > 0 {
-		list.Index = r.recallOf(q.K)
+		list.Index, list.Sampled = r.recallOf(q.K), room.sample.size
 	}
 	if err := r.seen(ctx, room, q.Source); err != nil {
 		return nil, err

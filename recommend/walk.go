@@ -215,11 +215,11 @@ func shareFound(found, exact [][]engine.Hit, most int) float64 {
 	return float64(hit) / float64(all)
 }
 
-// walks reports whether a list is made by the index. What is explored is drawn from all candidates, and walks do not
-// find all of the best by π̂ŷ.
+// walks reports whether a list is made by the index. Walks do not find all of the best by π̂ŷ; and where a sample is a
+// large part of all, looking at all takes no longer.
 func (r *Recommender) walks(q Query) bool {
-	return r.Recall().Used && !q.Exact && !q.Seen && q.Explore == 0 && !q.Source.anybody && q.K <= mostWalked &&
-		r.g.Len() > r.scanned[0]*r.width(q.K, 0)
+	return r.Recall().Used && !q.Exact && !q.Seen && !q.Source.anybody && q.K <= mostWalked &&
+		r.g.Len() > r.scanned[0]*r.width(q.K, 0) && (q.Explore == 0 || r.g.Len() > 16*r.sampled)
 }
 
 // width is how wide a walk is that looks for so many, of which some are skipped.
@@ -229,8 +229,8 @@ func (r *Recommender) width(most, skipped int) int {
 }
 
 // pool makes the candidates those that walks have found: the best by the rule of lists, by π̂ŷ and by the naive model,
-// and all that came after the graph was made. It returns how many candidates there are in all, and false where walks
-// do not serve.
+// and all that came after the graph was made; and a sample of the others, if the list is explored. It returns how many
+// candidates there are in all, and false where walks do not serve.
 func (r *Recommender) pool(room *room, q Query) (candidates int, ok bool) {
 	skip := slices.Concat(r.skipped(q.Source, q.Linked), q.Exclude)
 	slices.Sort(skip)
@@ -239,6 +239,7 @@ func (r *Recommender) pool(room *room, q Query) (candidates int, ok bool) {
 		_, skipped := slices.BinarySearch(skip, j)
 		return !skipped && r.g.IsTarget(j) && !q.Overlay.Hides(j)
 	}
+	all := r.g.Targets() // and more, which are not to keep
 	out, wanted := q.exceptions(r.g.FieldCount())
 	candidates = r.countCandidates(q, skip, out)
 	if wanted != nil || q.Before != nil || !q.From.IsZero() || !q.Until.IsZero() || candidates < r.g.Len()/8 {
@@ -246,9 +247,9 @@ func (r *Recommender) pool(room *room, q Query) (candidates int, ok bool) {
 		if candidates = len(room.kept); r.narrow(room.kept) {
 			return candidates, true // each of them is looked at
 		}
-		kept := slices.Clone(room.kept)
+		all = slices.Clone(room.kept)
 		keep = func(j int32) bool {
-			_, in := slices.BinarySearch(kept, j)
+			_, in := slices.BinarySearch(all, j)
 			return in
 		}
 	}
@@ -285,7 +286,10 @@ func (r *Recommender) pool(room *room, q Query) (candidates int, ok bool) {
 	if q.Overlay != nil {
 		r.extraCandidates(room, q, out, wanted)
 	}
-	return candidates, true
+	if q.Explore > 0 {
+		ok = len(room.kept) >= q.K && room.addSample(r.sampled, candidates-len(room.kept), all, keep)
+	}
+	return candidates, ok
 }
 
 // plannedWalk is a walk, and what else the rows that it meets are ranked by.

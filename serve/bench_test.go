@@ -119,16 +119,19 @@ func BenchmarkRecommend(b *testing.B) {
 }
 
 // BenchmarkDataset recommends in a dataset of yours, UNSEEN_DATASET with the model UNSEEN_MODEL: by its index, if it
-// has one, and exactly. It says how long the service took to open.
+// has one, and exactly; the best alone, and explored as by default. It says how long the service took to open.
 func BenchmarkDataset(b *testing.B) {
 	data, model := os.Getenv("UNSEEN_DATASET"), os.Getenv("UNSEEN_MODEL")
 	if data == "" || model == "" {
 		b.Skip("UNSEEN_DATASET and UNSEEN_MODEL do not name a dataset and a model of it")
 	}
-	for _, exact := range []bool{false, true} {
-		b.Run(fmt.Sprintf("exact=%v", exact), func(b *testing.B) {
+	for _, of := range []struct {
+		exact   bool
+		explore string
+	}{{false, "0"}, {false, "0.1"}, {true, "0"}, {true, "0.1"}} {
+		b.Run(fmt.Sprintf("exact=%v/explore=%s", of.exact, of.explore), func(b *testing.B) {
 			began := time.Now()
-			s, err := Open(b.Context(), Options{Dataset: data, Model: model, State: b.TempDir(), Exact: exact,
+			s, err := Open(b.Context(), Options{Dataset: data, Model: model, State: b.TempDir(), Exact: of.exact,
 				Concurrent: 2, Waiting: 100})
 			if err != nil {
 				b.Fatal(err)
@@ -140,8 +143,8 @@ func BenchmarkDataset(b *testing.B) {
 			defer server.Close()
 			sources := s.Graph().Sources()
 			load(b, 8, func(c *http.Client, n int) (*http.Response, error) {
-				return c.Get(fmt.Sprintf("%s/api/v1/recommendations?node=%s&k=10&explore=0", server.URL,
-					url.QueryEscape(s.Graph().ID(sources[n*7919%len(sources)]))))
+				return c.Get(fmt.Sprintf("%s/api/v1/recommendations?node=%s&k=10&explore=%s", server.URL,
+					url.QueryEscape(s.Graph().ID(sources[n*7919%len(sources)])), of.explore))
 			})
 			b.ReportMetric(opened.Seconds(), "s-to-open")
 		})
