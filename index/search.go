@@ -51,12 +51,8 @@ func (w *Web) Likely(s Walk, others ...func(scores []float32, rows []int32)) ([]
 	x := w.rooms.Get().(*walker)
 	defer w.rooms.Put(x)
 	q, out := s.Query, make([][]int32, 1+len(others))
-	if s.K == 0 || !w.codes.Ask(&x.probe, q.Vector) {
+	if s.K == 0 || !x.ask(&s) {
 		return out, nil
-	}
-	x.offsets, x.fields, x.slope, x.values = nil, s.Fields, q.Slope, s.Values
-	if !q.Even() {
-		x.offsets = q.Offsets
 	}
 	x.walk(max(s.Width, 1))
 	keep := func(row int32) bool { return allows(q, row) && (s.Keep == nil || s.Keep(row)) }
@@ -76,11 +72,7 @@ func (w *Web) Likely(s Walk, others ...func(scores []float32, rows []int32)) ([]
 			rows, scores = append(rows, row), append(scores, x.met[k])
 		}
 	}
-	if q.Even() && len(q.Offsets) > 0 { // which changes no order but those of others
-		for k := range scores {
-			scores[k] += q.Offsets[0]
-		}
-	}
+	addEven(scores, q) // which changes no order but those of others
 	by := make([]float32, len(scores))
 	for o, rank := range others {
 		copy(by, scores)
@@ -88,6 +80,34 @@ func (w *Web) Likely(s Walk, others ...func(scores []float32, rows []int32)) ([]
 		out[1+o] = bestOf(by, rows, s.K)
 	}
 	return out, nil
+}
+
+// Near sets dst to about what rows score, by their codes. Of the walk it takes what scores are made of.
+func (w *Web) Near(dst []float32, s Walk, rows []int32) error {
+	if err := w.check(&s); err != nil {
+		return err
+	}
+	x := w.rooms.Get().(*walker)
+	defer w.rooms.Put(x)
+	if !x.ask(&s) {
+		return fmt.Errorf("%w: a query that is not finite, too large or too small", engine.ErrShape)
+	}
+	for len(rows) > 0 {
+		x.ids = append(x.ids[:0], rows[:min(len(rows), len(x.scores))]...)
+		count := copy(dst, x.look())
+		addEven(dst[:count], s.Query)
+		dst, rows = dst[count:], rows[count:]
+	}
+	return nil
+}
+
+// addEven adds to scores the offset that all fields have, which walks leave out.
+func addEven(scores []float32, q engine.SearchQuery) {
+	if q.Even() && len(q.Offsets) > 0 {
+		for k := range scores {
+			scores[k] += q.Offsets[0]
+		}
+	}
 }
 
 // bestOf returns the rows with the largest scores, best first.

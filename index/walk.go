@@ -41,6 +41,16 @@ func newWalker(w *Web) *walker {
 		scores: make([]float32, most)}
 }
 
+// ask makes scores those of a query. It reports false where that is not finite, too large or too small.
+func (x *walker) ask(s *Walk) bool {
+	q := s.Query
+	x.offsets, x.fields, x.slope, x.values = nil, s.Fields, q.Slope, s.Values
+	if !q.Even() {
+		x.offsets = q.Offsets
+	}
+	return x.web.codes.Ask(&x.probe, q.Vector)
+}
+
 // begin forgets the last walk.
 func (x *walker) begin() {
 	for _, i := range x.path {

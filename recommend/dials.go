@@ -104,27 +104,19 @@ func product(a, b []float32) float64 {
 // places for being less relevant can then be told from what is clicked less for being looked at less. An item of K is
 // at its place with probability (1 − e)·[that is its place by ŷ] + e/K, given the items.
 //
-// Of a list by the index, candidates are those that walks have found and a sample of the others; see sampling.
-func (r *Recommender) explore(room *room, q Query) []drawn {
-	best := room.by.best(room.kept, min(q.K, len(room.kept)))
-	from, random := room, room.random
-	if room.sample.size > 0 {
-		from = room.gather()
-		best = placesIn(room.kept, best)
+// Of a list by the index, candidates are those that walks have found and a sample of the others; see sampling. Its
+// items were picked before.
+func (room *room) explore(q Query) []drawn {
+	out := room.picked
+	if room.sample.of == 0 {
+		room.random = q.random()
+		out = room.pick(room.by.best(room.kept, min(q.K, len(room.kept))), q.Explore)
 	}
-	t := from.teach(best, q.Explore)
-	chosen := draw(t, len(t.weights), t.blocks(), random)
-	var chance [1]float64
-	out, nodes := make([]drawn, len(chosen)), make([]int32, len(chosen))
-	anywhere := q.Explore / float64(len(chosen))
-	for i, j := range chosen {
-		t.fill(chance[:], j)
-		shown := math.Min(chance[0], 1)
-		if nodes[i] = int32(j); from != room {
-			nodes[i] = room.kept[j]
-			shown /= from.sample.standsFor(int32(j))
-		}
-		out[i] = drawn{nodes[i], shown, anywhere}
+	random := room.random
+	nodes := make([]int32, len(out))
+	anywhere := q.Explore / float64(len(out))
+	for i := range out {
+		nodes[i], out[i].placed = out[i].node, anywhere
 	}
 	room.by.settle(nodes)
 	slices.SortFunc(out, func(a, b drawn) int {
@@ -138,6 +130,25 @@ func (r *Recommender) explore(room *room, q Query) []drawn {
 		if out[place].node == ranked[place].node {
 			out[place].placed = math.Min(1-q.Explore+anywhere, 1)
 		}
+	}
+	return out
+}
+
+// random is what a list is drawn by.
+func (q Query) random() *rand.Rand {
+	return rand.New(rand.NewPCG(q.Seed, uint64(uint32(q.Source.Index()))))
+}
+
+// pick draws the items of a list with so many of the best, with the probabilities that it has them; see explore.
+func (room *room) pick(best []int32, explore float64) []drawn {
+	t := room.teach(best, explore)
+	chosen := draw(t, len(t.weights), t.blocks(), room.random)
+	out := make([]drawn, len(chosen))
+	var chance [1]float64
+	for i, j := range chosen {
+		t.fill(chance[:], j)
+		out[i].node = int32(j)
+		out[i].shown = math.Min(chance[0], 1) / room.sample.standsFor(out[i].node)
 	}
 	return out
 }

@@ -528,7 +528,8 @@ type room struct {
 	sums      [][2]float64
 	random    *rand.Rand // of such a list
 	sample    sampling   // of the candidates that walks have not found, there
-	small     *room      // of which a list is drawn that has a sample; nil: not needed yet
+	picked    []drawn    // the list, where there is a sample
+	small     *room      // in which such a list is drawn; nil: not needed yet
 }
 
 // enter returns a room for the nodes of the graph and of an overlay.
@@ -542,7 +543,7 @@ func (r *Recommender) enter(o *Overlay) *room {
 	}
 	room.by, room.naive, room.seen = &room.own[0], &room.own[1], &room.own[2]
 	room.spare, room.depth = size(room.spare, n), 0
-	room.sample.reset()
+	room.sample.of = 0
 	if room.links = room.by; r.members != nil {
 		room.links = &room.apart
 		room.links.z = size(room.links.z, n)
@@ -579,16 +580,12 @@ func (r *Recommender) Top(ctx context.Context, q Query) (*List, error) {
 func (r *Recommender) list(ctx context.Context, q Query) (*List, error) {
 	room := r.enter(q.Overlay)
 	defer r.rooms.Put(room)
-	if q.Explore > 0 {
-		room.random = rand.New(rand.NewPCG(q.Seed, uint64(uint32(q.Source.Index()))))
-	}
 	candidates, walked := 0, r.walks(q)
 	if walked {
 		candidates, walked = r.pool(room, q)
 	}
 	if !walked {
-		room.depth = 0
-		room.sample.reset()
+		room.depth, room.sample.of = 0, 0
 		r.candidates(room, q)
 		candidates = len(room.kept)
 	}
@@ -596,15 +593,18 @@ func (r *Recommender) list(ctx context.Context, q Query) (*List, error) {
 		return nil, fmt.Errorf("%w: the filters leave none of the %d nodes; widen fields or times, or allow "+
 			"linked ones", ErrNothing, len(r.g.Targets()))
 	}
-	if err := r.scoreAll(ctx, room, q.Source); err != nil {
-		return nil, err
-	}
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
 	list := r.newList(q, candidates)
 	if room.depth > 0 {
-		list.Index, list.Sampled = r.recallOf(q.K), room.sample.size
+		list.Index = r.recallOf(q.K)
+	}
+	if room.sample.of > 0 {
+		list.Sampled = len(room.sample.nodes)
+		if err := r.pickSampled(ctx, room, q); err != nil {
+			return nil, err
+		}
+	}
+	if err := cmp.Or(r.scoreAll(ctx, room, q.Source), ctx.Err()); err != nil {
+		return nil, err
 	}
 	if err := r.seen(ctx, room, q.Source); err != nil {
 		return nil, err
@@ -640,7 +640,7 @@ func (r *Recommender) list(ctx context.Context, q Query) (*List, error) {
 func (r *Recommender) choose(ctx context.Context, room *room, order *scored, q Query) (chosen []drawn) {
 	switch {
 	case q.Explore > 0:
-		return r.explore(room, q)
+		return room.explore(q)
 	case q.Diversity > 0:
 		return r.diversify(ctx, room, order, q)
 	}

@@ -287,7 +287,7 @@ func (r *Recommender) pool(room *room, q Query) (candidates int, ok bool) {
 		r.extraCandidates(room, q, out, wanted)
 	}
 	if q.Explore > 0 {
-		ok = len(room.kept) >= q.K && room.addSample(r.sampled, candidates-len(room.kept), all, keep)
+		ok = room.take(q, r.sampled, candidates-len(room.kept), all, keep)
 	}
 	return candidates, ok
 }
