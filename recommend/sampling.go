@@ -9,8 +9,15 @@ import (
 	"unseen/internal/kern"
 )
 
-// sampledOthers is how many of the candidates that walks have not found are looked at where a list is explored.
-const sampledOthers = 2048
+// sampledOthers is how many of the candidates that walks have not found are looked at where a list is explored, and
+// sampledFor how many for every item at least.
+const (
+	sampledOthers = 1024
+	sampledFor    = 8
+)
+
+// sampleSize is how many others an explored list of k items is drawn from.
+func (r *Recommender) sampleSize(k int) int { return max(r.sampled, sampledFor*k) }
 
 // sampling is a sample of the candidates that walks have not found, which an explored list is drawn from besides those
 // that they have found. Of M others m are in the sample, each with the probability m/M, and each stands for M/m. With

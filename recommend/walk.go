@@ -219,7 +219,7 @@ func shareFound(found, exact [][]engine.Hit, most int) float64 {
 // large part of all, looking at all takes no longer.
 func (r *Recommender) walks(q Query) bool {
 	return r.Recall().Used && !q.Exact && !q.Seen && !q.Source.anybody && q.K <= mostWalked &&
-		r.g.Len() > r.scanned[0]*r.width(q.K, 0) && (q.Explore == 0 || r.g.Len() > 16*r.sampled)
+		r.g.Len() > r.scanned[0]*r.width(q.K, 0) && (q.Explore == 0 || r.g.Len() > 16*r.sampleSize(q.K))
 }
 
 // width is how wide a walk is that looks for so many, of which some are skipped.
@@ -287,7 +287,7 @@ func (r *Recommender) pool(room *room, q Query) (candidates int, ok bool) {
 		r.extraCandidates(room, q, out, wanted)
 	}
 	if q.Explore > 0 {
-		ok = room.take(q, r.sampled, candidates-len(room.kept), all, keep)
+		ok = room.take(q, r.sampleSize(q.K), candidates-len(room.kept), all, keep)
 	}
 	return candidates, ok
 }
