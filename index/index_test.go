@@ -280,6 +280,56 @@ func TestFilters(t *testing.T) {
 	}
 }
 
+// Scores by codes are near those by the rows, with all that scores are made of.
+func TestNear(t *testing.T) {
+	v := vectorsOf(t, clusters(500, 40, .3, 6))
+	w := build(t, v, Options{})
+	rows := make([]int32, 0, 3*mostDoors) // more than are looked at in one go, and some twice
+	for k := range int32(3*mostDoors - 5) {
+		rows = append(rows, k*7%500)
+	}
+	for _, terms := range []bool{false, true} {
+		s := questions(v, 5, terms, 4)
+		even := []float32{2, 2, 2}
+		for k, q := range s.Queries {
+			if !terms && k > 2 {
+				q.Offsets = even
+			}
+			at := Walk{Targets: v, Fields: s.Fields, Values: s.Values, Query: q, K: 500}
+			near, exact := make([]float32, len(rows)), map[int32]float32{}
+			for _, h := range at.exactly(all(500)) {
+				exact[h.Target] = h.Score
+			}
+			if err := w.Near(near, at, rows); err != nil {
+				t.Fatal(err)
+			}
+			var off, size float64
+			for p, z := range near {
+				d := float64(z - exact[rows[p]])
+				off, size = off+d*d, size+float64(exact[rows[p]])*float64(exact[rows[p]])
+			}
+			if off = math.Sqrt(off / size); off > .02 {
+				t.Errorf("terms %v, query %d: off by %v of their size", terms, k, off)
+			}
+		}
+	}
+	bad := engine.SearchQuery{Vector: make([]float32, 40)}
+	bad.Vector[3] = float32(math.NaN())
+	if err := w.Near(make([]float32, 1), Walk{Targets: v, Query: bad}, []int32{1}); !errors.Is(err, engine.ErrShape) {
+		t.Errorf("a query that is no number: %v", err)
+	}
+	if err := w.Near(make([]float32, 1), Walk{Targets: v}, []int32{1}); !errors.Is(err, engine.ErrShape) {
+		t.Errorf("a query of no elements: %v", err)
+	}
+}
+
+func all(n int32) (rows []int32) {
+	for i := range n {
+		rows = append(rows, i)
+	}
+	return rows
+}
+
 // Strange queries and rows are answered, or refused by name.
 func TestStrange(t *testing.T) {
 	rows := clusters(300, 16, 0, 11)

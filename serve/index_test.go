@@ -2,6 +2,7 @@ package serve
 
 import (
 	"bytes"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 
 	"unseen/dataset"
 	"unseen/index"
+	"unseen/internal/racetest"
 	"unseen/network"
 )
 
@@ -62,6 +64,44 @@ func TestIndexOfTheDataset(t *testing.T) {
 		if a := client.list("node=p1&k=5&explore=0"); len(a.Items) != 5 {
 			t.Errorf("%s: %d items", c.name, len(a.Items))
 		}
+	}
+}
+
+// Lists that are explored, as they are by default, are made by the index too. They say so, the log of them names the
+// rule, and their probabilities are those that readers of the log expect.
+func TestExploredListsByTheIndex(t *testing.T) {
+	racetest.Skip(t, "TestIndexOfACopy and tests of recommend have the same goroutines")
+	t.Parallel()
+	o := Options{Folder: largeFolder(t, 17_000, 0, 6)}
+	withIndex(t, &o)
+	s, err := Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for _, c := range []struct {
+		rule string
+		RecommendRequest
+	}{
+		{"index+1024", RecommendRequest{}}, {"index", RecommendRequest{Explore: new(float64)}},
+		{"all", RecommendRequest{Exact: true}}, {"all", RecommendRequest{Exact: true, Explore: new(float64)}},
+		{"all", RecommendRequest{Seen: true}},
+	} {
+		c.Node, c.Log = "n77", true
+		a, err := s.Recommend(t.Context(), c.RecommendRequest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if form := fmt.Sprintf("%s/%d/", c.rule, a.Candidates); !strings.HasPrefix(a.CandidateSet, form) {
+			t.Errorf("%+v: candidates %s; want %s", c, a.CandidateSet, form)
+		}
+		if (a.Index != nil) != strings.HasPrefix(c.rule, "index") || len(a.Items) != 10 || a.Logged != 10 {
+			t.Errorf("%+v: %d items, by the index %v", c, len(a.Items), a.Index != nil)
+		}
+	}
+	logged, err := ReadLists(t.Context(), s.events, s.Graph(), ListReading{Find: s.Graph().Index})
+	if err != nil || len(logged.Lists) != 5 || logged.Known() != 0 || len(logged.Lists) != 5 {
+		t.Fatalf("%v: %d lists, want five with known probabilities", err, len(logged.Lists))
 	}
 }
 

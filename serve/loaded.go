@@ -125,7 +125,7 @@ func (s *Service) load(ctx context.Context, digest, naive string) (*loadedModel,
 	}
 	switch {
 	case recall.Used:
-		s.o.Log.InfoContext(ctx, "lists without exploration are made by the index", "recall", recall.Share, "width",
+		s.o.Log.InfoContext(ctx, "lists are made by the index", "recall", recall.Share, "width",
 			recall.Width)
 	case o.Index != nil:
 		s.o.Log.WarnContext(ctx, "lists are exact: with this model the index finds too few of the best", "recall",

@@ -71,7 +71,9 @@ type RecommendResponse struct {
 	Source     recommend.Item `json:"source" doc:"the node; empty for a new text"`
 	Field      string         `json:"field" doc:"field of the source"`
 	Candidates int            `json:"candidates"`
-	// CandidateSet names the candidates: the same source and the same text mean the same ones.
+	// CandidateSet names the candidates: the same source and the same text mean the same ones. By the rule "all" the
+	// list is of all of them, by "index" of those that the index finds, and by "index+1024" of these and of so many
+	// others, which the seed draws from the rest.
 	CandidateSet string           `json:"candidateSet" doc:"candidates, as rule/size/hash; send it with events"`
 	Items        []recommend.Item `json:"items" doc:"shown: the probability that this list has the item"`
 	Naive        []recommend.Item `json:"naive,omitempty" doc:"the naive model's list"`
@@ -165,7 +167,7 @@ func (s *Service) Recommend(ctx context.Context, r RecommendRequest) (_ *Recomme
 	a := &RecommendResponse{
 		List: newListID(q.Seed, current.digest), Model: current.digest, Seed: q.Seed, Explore: q.Explore, Arm: arm,
 		Source: list.Source, Field: list.Field, Candidates: list.Candidates,
-		CandidateSet: fmt.Sprintf("all/%d/%s", list.Candidates, candidates), Items: list.Items, Naive: list.Naive,
+		CandidateSet: candidateSet(list, candidates), Items: list.Items, Naive: list.Naive,
 		Warnings: append(notes, list.Warnings...), Agreement: list.Agreement, Index: list.Index,
 	}
 	s.metrics.recommended.Add(float64(len(a.Items)))
@@ -232,6 +234,19 @@ func (r RecommendRequest) candidatesHash(e modelView, q recommend.Query, hidden 
 	fmt.Fprintf(sum, "%q %q %d %d %d %d %d %t %q", e.digest, e.origin.Files, e.seq, len(hidden.nodes)+hidden.others,
 		slices.Compact(fields), q.From.Unix(), q.Until.Unix(), q.Linked, slices.Compact(excluded)) // maps are in order
 	return hex.EncodeToString(sum.Sum(nil)[:6])
+}
+
+// candidateSet names the candidates of a list: how those were found that it was made of, how many there are, and a hash
+// of what decides which.
+func candidateSet(list *recommend.List, hash string) string {
+	rule := "all"
+	switch {
+	case list.Sampled > 0:
+		rule = fmt.Sprintf("index+%d", list.Sampled)
+	case list.Index != nil:
+		rule = "index"
+	}
+	return fmt.Sprintf("%s/%d/%s", rule, list.Candidates, hash)
 }
 
 // AppendEvents stores events. An event without a model gets that of its list. Events of somebody who was forgotten are

@@ -39,7 +39,7 @@ type Options struct {
 	Keep    int     // models to keep; 0 means 5
 
 	// Recall is the share of the best that lists by the dataset's index are to have; 0 means recommend.StandardRecall.
-	// They are exact where it finds fewer, where there is no index, where they are explored, and if Exact is set.
+	// They are exact where it finds fewer, where there is no index, and if Exact is set.
 	Recall float64
 	Exact  bool
 
