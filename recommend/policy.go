@@ -69,8 +69,8 @@ func (p Policy) examined(place int) float64 {
 // PolicyLists says what a policy would have shown in place of lists that were logged. Candidates are as of Top, and
 // what a list has was a candidate. Its Context is the source.
 //
-// Probabilities are those with which Top draws an exact list, of the item in it and of its place. Those of a list by the
-// index are about the same, but for what it does not find. How the logged lists were made does not matter: their
+// Probabilities are those with which Top draws an exact list, of the item in it and of its place. Those of a list by
+// the index are about the same, but for what it does not find. How the logged lists were made does not matter: their
 // probabilities are given.
 func (r *Recommender) PolicyLists(ctx context.Context, lists []evaluate.LoggedList,
 	p Policy) ([]evaluate.PolicyList, error) {

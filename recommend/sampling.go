@@ -27,8 +27,8 @@ func (r *Recommender) sampleSize(k int) int { return max(r.sampled, sampledFor*k
 //
 // is about that of an exact list. What the sample leaves open, c and e, differs from sample to sample, and p with it.
 // Means by 1/p are right all the same: given the sample [drawn] is its probability in the mean, so that [drawn]/p is
-// M/m of those in the sample, 0 of others, and 1 over all samples. Of what walks have found, which no seed changes, p is
-// the probability given the sample.
+// M/m of those in the sample, 0 of others, and 1 over all samples. Of what walks have found, which no seed changes, p
+// is the probability given the sample.
 //
 // As much is explored beyond what walks have found as in an exact list, in the mean, but for those whose M/m·c·w is
 // above 1. The K best are those of both: what walks have missed is shown with m/M of the chance of the best, not with

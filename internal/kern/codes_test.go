@@ -317,7 +317,8 @@ func TestEstimates(t *testing.T) {
 					t.Fatal(reaches, err)
 				}
 				alone, err := c.Estimate(t.Context(), others[:1], [][]float32{queries.Row(q)}, 1)
-				if reach := reaches[1]; err != nil || alone[0] != reach || reach >= 0 && !slices.Equal(others[0], estimates) {
+				if reach := reaches[1]; err != nil || alone[0] != reach ||
+					reach >= 0 && !slices.Equal(others[0], estimates) {
 					t.Fatalf("%s, query %d: other estimates alone than beside others", kind, q)
 				}
 				reach := reaches[1]
