@@ -13,6 +13,7 @@ import (
 	"unseen/index"
 	"unseen/internal/racetest"
 	"unseen/network"
+	"unseen/recommend"
 )
 
 // withIndex puts an index beside the vectors of a service's dataset.
@@ -98,6 +99,20 @@ func TestExploredListsByTheIndex(t *testing.T) {
 		if (a.Index != nil) != strings.HasPrefix(c.rule, "index") || len(a.Items) != 10 || a.Logged != 10 {
 			t.Errorf("%+v: %d items, by the index %v", c, len(a.Items), a.Index != nil)
 		}
+	}
+	c := client{t: t, h: s.Handler()}
+	for path, says := range map[string]string{"/node/n77": "The index made this list: it finds ",
+		"/node/n77?drawn=yes": "The index made this list: it finds ", "/": "the index makes them, and finds "} {
+		if page := c.do("GET", path, nil).Body.String(); !strings.Contains(page, says) {
+			t.Errorf("%s does not say %q", path, says)
+		}
+	}
+	if page := c.do("GET", "/node/n77?order=seen", nil).Body.String(); strings.Contains(page, "The index made") {
+		t.Error("an exact list says that the index made it")
+	}
+	far := explainItem(recommend.Item{Hidden: true, Field: "biology"}, "physics")
+	if !strings.HasSuffix(far, "by the links that are seen it would be far down.") {
+		t.Error(far)
 	}
 	logged, err := ReadLists(t.Context(), s.events, s.Graph(), ListReading{Find: s.Graph().Index})
 	if err != nil || len(logged.Lists) != 5 || logged.Known() != 0 || len(logged.Lists) != 5 {

@@ -8,6 +8,7 @@ import (
 
 	"unseen/internal/amount"
 	"unseen/progress"
+	"unseen/recommend"
 	"unseen/serve/store"
 )
 
@@ -21,6 +22,8 @@ type Overview struct {
 
 	Lists    *float64 `json:"listsPerSecond" doc:"over the last minute, or since the start; null in the first second"`
 	Explored *float64 `json:"explored" doc:"share of the positions of these lists drawn at random; null without lists"`
+	// Index is of lists of ten; others may be exact.
+	Index *recommend.Recall `json:"index,omitempty" doc:"of the index that makes lists; none: they are exact"`
 
 	Drift  string   `json:"drift,omitempty" doc:"the drift alarm in words, if there is one"`
 	Recent *float64 `json:"recent" doc:"share of the last shown items in the source's own field; null without items"`
@@ -59,6 +62,10 @@ func (s *Service) Overview(ctx context.Context) (_ Overview, err error) {
 		return o, err
 	}
 	o.Lists, o.Explored = s.traffic.rates(s.o.Now())
+	if line.current.ByIndex(10, false) {
+		recall := line.current.Recall()
+		o.Index = &recall
+	}
 	totals, storeErr := s.events.Totals(ctx)
 	if storeErr == nil {
 		unlearned := max(totals.Seq-o.Live.Seq, 0)

@@ -92,6 +92,7 @@ type navLink struct {
 var templateFuncs = template.FuncMap{
 	"percent": percent,
 	"share":   share,
+	"tenth":   func(x float64) string { return fmt.Sprintf("%.1f%%", math.Floor(1000*x)/10) }, // never too much
 	"two":     func(x float64) string { return fmt.Sprintf("%.2f", x) },
 	"three":   func(x float64) string { return fmt.Sprintf("%.3g", x) },
 	"count": func(n any) string {

@@ -258,8 +258,12 @@ func explainItem(item recommend.Item, field string) string {
 	text := fmt.Sprintf("If it is shown, the chance of a link is %s.", percent(item.Link))
 	switch {
 	case item.Hidden && item.Field != "" && field != "":
-		text += fmt.Sprintf(" But readers of %s see only about %s of %s, so that by the links that are seen its rank "+
-			"would be %d.", field, percent(item.Propensity), item.Field, item.SeenRank)
+		rank := fmt.Sprintf("its rank would be %d", item.SeenRank)
+		if item.SeenRank == 0 { // the index did not look so far
+			rank = "it would be far down"
+		}
+		text += fmt.Sprintf(" But readers of %s see only about %s of %s, so that by the links that are seen %s.",
+			field, percent(item.Propensity), item.Field, rank)
 	case item.NaiveRank > item.ByLink:
 		text += fmt.Sprintf(" So far about %s of similar items were shown; without the correction its rank is %d.",
 			percent(item.Propensity), item.NaiveRank)
