@@ -102,16 +102,24 @@ func Render(err error, name func(Setting) string) string {
 // Of returns the hints of an error, with "; " between them and settings by their own names, and the settings that they
 // speak of, each once.
 func Of(err error) (text string, settings []Setting) {
-	var texts []string
 	for _, e := range slices.Backward(hints(err)) {
-		texts = append(texts, e.Hint(nil))
 		for _, s := range e.Settings() {
 			if !slices.Contains(settings, s) {
 				settings = append(settings, s)
 			}
 		}
 	}
-	return strings.Join(texts, "; "), settings
+	return Advice(err, nil), settings
+}
+
+// Advice returns the hints of an error without the error, with "; " between them and settings named by a function; nil
+// leaves them as they are.
+func Advice(err error, name func(Setting) string) string {
+	var texts []string
+	for _, e := range slices.Backward(hints(err)) {
+		texts = append(texts, e.Hint(name))
+	}
+	return strings.Join(texts, "; ")
 }
 
 // hints lists the errors with hints in an error's tree, outermost first.

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 
+	"unseen/hint"
 	"unseen/internal/safetext"
 )
 
@@ -47,11 +48,22 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
 		err = errors.New("stopped before it was done")
 	}
-	fmt.Fprintf(stderr, "unseen: %s\n", safetext.Line(oneLine(render(failed, err))))
+	text := safetext.Line(oneLine(render(failed, err)))
+	if forProgram() {
+		tellProgram(stderr, failure{text, safetext.Line(oneLine(hint.Advice(err, flagName)))})
+	} else {
+		fmt.Fprintf(stderr, "unseen: %s\n", text)
+	}
 	if _, ok := errors.AsType[*usageError](err); ok {
 		return exitUsage
 	}
 	return exitFailure
+}
+
+// failure is an error as a program reads it.
+type failure struct {
+	Error string `json:"error"`          // with the hint
+	Hint  string `json:"hint,omitempty"` // what to do about it
 }
 
 // results remembers the first write that failed, which cobra's help and completions would drop.

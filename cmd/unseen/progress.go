@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -15,9 +16,10 @@ import (
 	"unseen/progress"
 )
 
-// display shows progress: a bar that redraws itself on a terminal, a line now and then elsewhere.
+// display shows progress: a bar that redraws itself on a terminal, a line now and then elsewhere, or JSON for a program.
 type display struct {
 	terminal bool
+	program  bool // reads JSON lines
 
 	mu    sync.Mutex // of all below
 	w     io.Writer
@@ -37,10 +39,25 @@ func newDisplay(w io.Writer, quiet bool) *display {
 	if quiet {
 		d.w = io.Discard
 	}
+	if d.program = forProgram(); d.program {
+		return d
+	}
 	if file, ok := d.w.(*os.File); ok {
 		d.terminal = term.IsTerminal(int(file.Fd())) && os.Getenv("TERM") != "dumb"
 	}
 	return d
+}
+
+// forProgram tells whether the program that started this one reads its stderr. Then every line there is a JSON object:
+// progress as progress.Event has it, {"note": …} for what stays on a screen, and at last {"error": …, "hint": …} if the
+// work failed. It is a variable and no flag because a wrong command line is reported in the same way.
+func forProgram() bool { return os.Getenv("UNSEEN_PROGRESS") == "json" }
+
+// tellProgram writes a line for the program that started this one.
+func tellProgram(w io.Writer, line any) {
+	if raw, err := json.Marshal(line); err == nil {
+		_, _ = w.Write(append(raw, '\n')) // who does not listen loses progress and no result
+	}
 }
 
 // say shows what is being done.
@@ -48,6 +65,10 @@ func (d *display) say(format string, a ...any) {
 	text := safetext.Line(fmt.Sprintf(format, a...))
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.program {
+		tellProgram(d.w, progress.Event{Phase: text})
+		return
+	}
 	if d.terminal {
 		d.draw(text)
 		return
@@ -58,7 +79,12 @@ func (d *display) say(format string, a ...any) {
 // note says something that stays on the screen.
 func (d *display) note(format string, a ...any) {
 	d.clear()
-	fmt.Fprintf(d.w, "unseen: %s\n", safetext.Line(fmt.Sprintf(format, a...)))
+	text := safetext.Line(fmt.Sprintf(format, a...))
+	if d.program {
+		tellProgram(d.w, map[string]string{"note": text})
+		return
+	}
+	fmt.Fprintf(d.w, "unseen: %s\n", text)
 }
 
 const (
@@ -76,15 +102,20 @@ func (d *display) report(e progress.Event) {
 	if fresh := e.Phase != d.phase; fresh {
 		d.phase, d.began, d.done, d.last = e.Phase, now, e.Done, time.Time{}
 	}
+	soon := d.terminal || d.program
 	switch first := d.last.IsZero(); {
-	case d.terminal && !first && now.Sub(d.last) < barEvery && e.Done < e.Of,
-		!d.terminal && first && now.Sub(d.began) < lineAfter,
-		!d.terminal && !first && now.Sub(d.last) < lineEvery:
+	case soon && !first && now.Sub(d.last) < barEvery && e.Done < e.Of,
+		!soon && first && now.Sub(d.began) < lineAfter,
+		!soon && !first && now.Sub(d.last) < lineEvery:
 		return
 	}
 	d.last = now
 	if done := e.Done - d.done; e.Remaining == 0 && done > 0 && e.Of > e.Done {
 		e.Remaining = time.Duration(float64(now.Sub(d.began)) / float64(done) * float64(e.Of-e.Done))
+	}
+	if d.program {
+		tellProgram(d.w, e)
+		return
 	}
 	if !d.terminal {
 		fmt.Fprintf(d.w, "unseen: %s\n", describe(e, true))

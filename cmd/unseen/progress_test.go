@@ -1,6 +1,9 @@
 package main
 
 import (
+	"encoding/json"
+	"io"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -103,5 +106,51 @@ func TestDisplayWritesLines(t *testing.T) {
 	none.report(progress.Event{Phase: "training"})
 	if out.String() != "" {
 		t.Errorf("quiet, but %q", out.String())
+	}
+}
+
+// A program that started this one gets every line of stderr as JSON: progress, notes, and what went wrong with what to do.
+func TestProgressForPrograms(t *testing.T) {
+	t.Setenv("UNSEEN_PROGRESS", "json")
+	var out lockedBuffer
+	d := newDisplay(&out, false)
+	d.say("making a world")
+	d.report(progress.Event{Phase: "training", Done: 1, Of: 4})
+	d.report(progress.Event{Phase: "training", Done: 2, Of: 4}) // too soon after the last
+	d.report(progress.Event{Phase: "training", Done: 4, Of: 4})
+	d.note("kept %d", 3)
+	d.clear()
+	want := `{"phase":"making a world","done":0}
+{"phase":"training","done":1,"of":4}
+{"phase":"training","done":4,"of":4}
+{"note":"kept 3"}
+`
+	if out.String() != want {
+		t.Errorf("got %s, want %s", out.String(), want)
+	}
+	quiet := newDisplay(&out, true)
+	quiet.say("nothing")
+	if out.String() != want {
+		t.Errorf("quiet, but %s", out.String())
+	}
+	for _, c := range []struct {
+		args  []string
+		code  int
+		parts []string
+	}{
+		{[]string{"fit", "--metho", "naive"}, exitUsage, []string{`"error":"unknown flag --metho; did you mean --method?"`}},
+		{[]string{"fit", filepath.Join(t.TempDir(), "none")}, exitFailure, []string{`"hint":"name the folder of a dataset"`}},
+	} {
+		var errs lockedBuffer
+		code := run(t.Context(), c.args, io.Discard, &errs)
+		var f failure
+		if err := json.Unmarshal([]byte(errs.String()), &f); err != nil || code != c.code {
+			t.Errorf("%q: %v, exit code %d, %s", c.args, err, code, errs.String())
+		}
+		for _, part := range c.parts {
+			if !strings.Contains(errs.String(), part) {
+				t.Errorf("%q: no %s in %s", c.args, part, errs.String())
+			}
+		}
 	}
 }
