@@ -1,0 +1,174 @@
+"""Tables in and out: pandas, polars, Arrow, plain Python, or files."""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+import json
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from ._errors import Error
+
+Table = Any
+"""A pandas or polars DataFrame, an Arrow table, anything with the Arrow PyCapsule interface, a dict of columns, a list
+of dicts, or the path of a CSV, JSON lines or Parquet file (.gz and .zst too)."""
+
+Frame = Any
+"""A table that is returned: see use()."""
+
+Kind = Literal["pandas", "polars", "arrow", "python"]
+
+_ORDER: tuple[tuple[Kind, str], ...] = (("pandas", "pandas"), ("polars", "polars"), ("arrow", "pyarrow"))
+_chosen: Kind | None = None
+
+
+def use(kind: Kind | None) -> None:
+    """Sets what tables are returned as.
+
+    By default (None) they are pandas DataFrames if pandas is installed, else polars DataFrames, else Arrow tables, and
+    without any of these dicts of columns ("python").
+    """
+    global _chosen
+    if kind is not None and kind not in ("pandas", "polars", "arrow", "python"):
+        raise Error(f"tables cannot be returned as {kind!r}", "use pandas, polars, arrow or python")
+    _chosen = kind
+
+
+def frame(columns: Mapping[str, list[Any]]) -> Frame:
+    """Makes a table of columns."""
+    kind = _chosen or next((k for k, module in _ORDER if importlib.util.find_spec(module)), "python")
+    if kind == "pandas":
+        import pandas
+
+        return pandas.DataFrame(dict(columns))
+    if kind == "polars":
+        import polars
+
+        return polars.DataFrame(dict(columns), strict=False)
+    if kind == "arrow":
+        import pyarrow
+
+        return pyarrow.table(dict(columns))
+    return dict(columns)
+
+
+def frame_of(rows: Iterable[Mapping[str, Any]], names: Iterable[str] | None = None) -> Frame:
+    """Makes a table of rows, with the names of the first unless they are given. What a row lacks is missing."""
+    rows = list(rows)
+    if names is None:
+        names = dict.fromkeys(name for row in rows for name in row)
+    return frame({name: [row.get(name) for row in rows] for name in names})
+
+
+def write(table: Table, folder: Path, name: str) -> Path:
+    """Writes a table for the program and returns where. A path is returned as it is."""
+    if isinstance(table, (str, os.PathLike)):
+        path = Path(table).absolute()
+        if not path.exists():
+            raise Error(f"{name}: there is no file {table}", "give the path of a table, or the table itself")
+        return path
+    library = type(table).__module__.split(".")[0]
+    try:
+        if library == "pandas":
+            return _write_pandas(table, folder, name)
+        if library == "polars":
+            return _write_polars(table, folder, name)
+        if library == "pyarrow" or hasattr(table, "__arrow_c_stream__"):
+            return _write_arrow(table, folder, name)
+    except (OSError, Error):
+        raise
+    except Exception as e:
+        raise Error(f"{name}: the table cannot be written: {e}", "give every column one type") from e
+    if isinstance(table, Mapping):
+        columns = {str(key): list(values) for key, values in table.items()}
+        lengths = {len(values) for values in columns.values()}
+        if len(lengths) > 1:
+            raise Error(f"{name}: the columns have {_listed(sorted(lengths))} rows", "give all the same number")
+        return _write_lines(
+            (dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)), folder, name
+        )
+    if isinstance(table, (list, tuple)) and all(isinstance(row, Mapping) for row in table):
+        return _write_lines(table, folder, name)
+    raise Error(
+        f"{name}: a {type(table).__module__}.{type(table).__qualname__} is no table",
+        "give a pandas or polars DataFrame, an Arrow table, a dict of columns, a list of dicts or a path",
+    )
+
+
+def _listed(values: Iterable[object]) -> str:
+    return " and ".join(map(str, values))
+
+
+def _write_pandas(table: Any, folder: Path, name: str) -> Path:
+    if not hasattr(table, "columns"):
+        raise Error(f"{name}: a pandas {type(table).__name__} is no table", "give a DataFrame")
+    if any(index is not None for index in table.index.names):  # such as ids
+        table = table.reset_index()
+    table = table.rename(columns=str)
+    whole = [c for c in table.columns if _whole(table[c])]
+    if whole:
+        table = table.astype(dict.fromkeys(whole, "Int64"))
+    if importlib.util.find_spec("pyarrow"):
+        path = folder / f"{name}.parquet"
+        table.to_parquet(path, index=False)
+        return path
+    path = folder / f"{name}.csv"
+    table.to_csv(path, index=False, quoting=csv.QUOTE_MINIMAL)
+    return path
+
+
+def _whole(column: Any) -> bool:
+    """Tells ids that pandas has made fractions (7 became 7.0) because one is missing."""
+    return bool(
+        column.dtype.kind == "f" and column.isna().any() and column.notna().any() and (column.dropna() % 1 == 0).all()
+    )
+
+
+def _write_polars(table: Any, folder: Path, name: str) -> Path:
+    if hasattr(table, "collect"):
+        table = table.collect()
+    path = folder / f"{name}.parquet"
+    table.write_parquet(path)
+    return path
+
+
+def _write_arrow(table: Any, folder: Path, name: str) -> Path:
+    if importlib.util.find_spec("pyarrow"):
+        import pyarrow
+        from pyarrow import parquet
+
+        if hasattr(table, "read_all"):
+            table = table.read_all()
+        elif hasattr(table, "to_table"):
+            table = table.to_table()
+        elif not isinstance(table, pyarrow.Table):
+            table = pyarrow.table(table)
+        path = folder / f"{name}.parquet"
+        parquet.write_table(table, path)
+        return path
+    if importlib.util.find_spec("polars"):
+        import polars
+
+        return _write_polars(polars.from_arrow(table), folder, name)
+    raise Error(f"{name}: nothing here can write Arrow tables", "install pyarrow or polars")
+
+
+def _write_lines(rows: Iterable[Mapping[str, Any]], folder: Path, name: str) -> Path:
+    path = folder / f"{name}.jsonl"
+    with path.open("w", encoding="utf-8") as f:
+        for row in rows:
+            known = {key: _plain(value) for key, value in row.items()}
+            f.write(json.dumps({key: v for key, v in known.items() if v is not None}, ensure_ascii=False) + "\n")
+    return path
+
+
+def _plain(value: Any) -> Any:
+    """Returns a value as JSON has it: numbers of NumPy, times, and what is missing."""
+    if hasattr(value, "isoformat"):
+        return value.isoformat()
+    if hasattr(value, "item"):
+        value = value.item()
+    return None if isinstance(value, float) and value != value else value
