@@ -1,7 +1,8 @@
-// Command release builds what users download: static binaries for five platforms in archives, Debian packages, bills of
-// materials and SHA256SUMS. The same commit and the same Go give the same bytes, wherever and whenever it runs.
+// Command release builds what users download: static binaries for five platforms in archives, Debian packages and Python
+// wheels, bills of materials and SHA256SUMS. The same commit and the same Go give the same bytes, wherever and whenever it runs.
 //
 //	./release                                  everything, into dist
+//	./release wheels                           the Python wheels alone
 //	./release --platforms linux/amd64          one platform
 //	./release --check                          builds this machine's platform twice, in two places, and compares
 //	./release --check --warm                   the same, faster: both may use packages that were compiled before
@@ -51,6 +52,10 @@ func main() {
 }
 
 func run(ctx context.Context, args []string) error {
+	wheels := len(args) > 0 && args[0] == "wheels"
+	if wheels {
+		args = args[1:]
+	}
 	flags := flag.NewFlagSet("release", flag.ContinueOnError)
 	out := flags.String("out", "dist", "`folder` to write")
 	version := flags.String("version", "", "such as v0.1.0 (default: the tag at the commit, otherwise made from "+
@@ -76,6 +81,7 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+	r.wheels = wheels
 	r.progress = func(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }
 	if *check {
 		return r.checkTwice(ctx, *warm)
@@ -105,6 +111,7 @@ type release struct {
 	modified bool
 
 	platforms []string
+	wheels    bool   // and nothing else
 	cache     string // of the Go tool; "" means the usual one
 	progress  func(format string, args ...any)
 }
@@ -178,54 +185,27 @@ func (r *release) build(ctx context.Context, root, out string) (string, error) {
 	}
 	defer os.RemoveAll(work)
 	here := filepath.Join(work, "here"+exe(runtime.GOOS))
-	if err := r.compile(ctx, root, runtime.GOOS+"/"+runtime.GOARCH, here); err != nil {
-		return "", err
-	}
-	shared, err := r.shared(ctx, root, work, here)
-	if err != nil {
-		return "", err
+	var shared []file // of the archives
+	if !r.wheels {
+		if err := r.compile(ctx, root, runtime.GOOS+"/"+runtime.GOARCH, here); err != nil {
+			return "", err
+		}
+		if shared, err = r.shared(ctx, root, work, here); err != nil {
+			return "", err
+		}
 	}
 	products := map[string][]byte{}
 	for _, platform := range r.platforms {
 		r.progress("%s %s", r.version, platform)
-		system, arch, _ := strings.Cut(platform, "/")
 		binary := here
-		if platform != runtime.GOOS+"/"+runtime.GOARCH {
-			binary = filepath.Join(work, "unseen-"+system+"-"+arch)
+		if r.wheels || platform != runtime.GOOS+"/"+runtime.GOARCH {
+			binary = filepath.Join(work, "unseen-"+strings.ReplaceAll(platform, "/", "-"))
 			if err := r.compile(ctx, root, platform, binary); err != nil {
 				return "", err
 			}
 		}
-		bill, err := r.bill(binary)
-		if err != nil {
+		if err := r.pack(ctx, root, platform, binary, shared, products); err != nil {
 			return "", err
-		}
-		program, err := os.ReadFile(binary)
-		if err != nil {
-			return "", err
-		}
-		name := fmt.Sprintf("unseen_%s_%s_%s", strings.TrimPrefix(r.version, "v"), system, arch)
-		licences, err := r.licences(ctx, root, binary)
-		if err != nil {
-			return "", err
-		}
-		files := append(slices.Clone(shared), file{"unseen" + exe(system), 0o755, program},
-			file{"sbom.cdx.json", 0o644, bill}, file{"THIRD-PARTY-LICENSES.txt", 0o644, licences})
-		products[name+".cdx.json"] = bill
-		if system == "windows" {
-			products[name+".zip"], err = zipOf(inFolder(name, files), r.time)
-		} else {
-			products[name+".tar.gz"], err = tarGzOf(inFolder(name, files), "", r.time)
-		}
-		if err != nil {
-			return "", err
-		}
-		if system == "linux" {
-			p := debian{version: debianVersion(r.version), arch: arch, time: r.time}
-			products[fmt.Sprintf("unseen_%s_%s.deb", p.version, arch)], err = p.pack(files)
-			if err != nil {
-				return "", err
-			}
 		}
 	}
 	var sums strings.Builder
@@ -236,6 +216,49 @@ func (r *release) build(ctx context.Context, root, out string) (string, error) {
 		fmt.Fprintf(&sums, "%x  %s\n", sha256.Sum256(products[name]), name)
 	}
 	return sums.String(), os.WriteFile(filepath.Join(out, "SHA256SUMS"), []byte(sums.String()), 0o644)
+}
+
+// pack adds what is made of one platform's binary to the products: archives with the shared files, and the wheel.
+func (r *release) pack(ctx context.Context, root, platform, binary string, shared []file,
+	products map[string][]byte) error {
+	system, arch, _ := strings.Cut(platform, "/")
+	bill, err := r.bill(binary)
+	if err != nil {
+		return err
+	}
+	program, err := os.ReadFile(binary)
+	if err != nil {
+		return err
+	}
+	licences, err := r.licences(ctx, root, binary)
+	if err != nil {
+		return err
+	}
+	licence, err := os.ReadFile(filepath.Join(root, "LICENSE"))
+	if err != nil {
+		return err
+	}
+	own := []file{{"unseen" + exe(system), 0o755, program}, {"sbom.cdx.json", 0o644, bill},
+		{"THIRD-PARTY-LICENSES.txt", 0o644, licences}}
+	w := wheel{pythonVersion(r.version), wheelTags[platform], r.time}
+	products[w.name()], err = w.pack(root, append(slices.Clone(own), file{"LICENSE", 0o644, licence}))
+	if err != nil || r.wheels {
+		return err
+	}
+	name := fmt.Sprintf("unseen_%s_%s_%s", strings.TrimPrefix(r.version, "v"), system, arch)
+	products[name+".cdx.json"] = bill
+	files := slices.Concat(shared, own)
+	if system == "windows" {
+		products[name+".zip"], err = zipOf(inFolder(name, files), r.time)
+	} else {
+		products[name+".tar.gz"], err = tarGzOf(inFolder(name, files), "", r.time)
+	}
+	if err != nil || system != "linux" {
+		return err
+	}
+	p := debian{version: debianVersion(r.version), arch: arch, time: r.time}
+	products[fmt.Sprintf("unseen_%s_%s.deb", p.version, arch)], err = p.pack(files)
+	return err
 }
 
 func exe(system string) string {

@@ -182,6 +182,84 @@ func TestAbout(t *testing.T) {
 	}
 }
 
+func TestPythonVersion(t *testing.T) {
+	t.Parallel()
+	for version, want := range map[string]string{"v0.1.0": "0.1.0", "v0.1.0-rc.1": "0.1.0rc1", "v1.2.3-beta2": "1.2.3b2",
+		"v0.1.0-dev.20261117.abc1234": "0.1.0.dev20261117+gabc1234", "v1.0.0-try_2": "1.0.0.dev0+try.2"} {
+		if got := pythonVersion(version); got != want {
+			t.Errorf("%s becomes %s, want %s", version, got, want)
+		}
+	}
+}
+
+// A wheel has the package, the program that may be run, and the sum of every file; every platform has one.
+func TestWheel(t *testing.T) {
+	t.Parallel()
+	for _, platform := range platforms {
+		w := wheel{"0.1.0", wheelTags[platform], when}
+		if len(w.tags) == 0 {
+			t.Errorf("no tags for %s", platform)
+		}
+	}
+	w := wheel{"0.1.0", wheelTags["linux/amd64"], when}
+	files := []file{{"unseen", 0o755, []byte("program")}, {"LICENSE", 0o644, []byte("terms")},
+		{"sbom.cdx.json", 0o644, []byte("{}")}}
+	raw, err := w.pack("../..", files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Reverse(files)
+	if again, err := w.pack("../..", files); err != nil || !bytes.Equal(raw, again) {
+		t.Errorf("packed twice, and the bytes differ; %v", err)
+	}
+	z, err := zip.NewReader(bytes.NewReader(raw), int64(len(raw)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var record string
+	contents := map[string]string{}
+	for _, f := range z.File {
+		r, err := f.Open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		contents[f.Name] = string(body)
+		if program := f.Name == "unseen/bin/unseen"; program != (f.Mode().Perm() == 0o755) {
+			t.Errorf("%s has mode %v", f.Name, f.Mode())
+		}
+	}
+	record = contents["unseen-0.1.0.dist-info/RECORD"]
+	for name, body := range contents {
+		line := name + ",sha256=" // and the sum, which pip compares
+		if strings.HasSuffix(name, "/RECORD") {
+			line = name + ",,"
+		}
+		if !strings.Contains(record, line) {
+			t.Errorf("%q is not in RECORD, with %d bytes", name, len(body))
+		}
+	}
+	for name, part := range map[string]string{
+		"unseen/__init__.py":                           "def ",
+		"unseen/py.typed":                              "",
+		"unseen-0.1.0.dist-info/METADATA":              "Requires-Python: >=3.10\n",
+		"unseen-0.1.0.dist-info/WHEEL":                 "Tag: py3-none-musllinux_1_1_x86_64\n",
+		"unseen-0.1.0.dist-info/entry_points.txt":      "unseen = unseen.__main__:main\n",
+		"unseen-0.1.0.dist-info/licenses/LICENSE":      "terms",
+		"unseen-0.1.0.dist-info/sboms/unseen.cdx.json": "{}",
+	} {
+		if body, is := contents[name]; !is || name != "unseen/__init__.py" && !strings.Contains(body, part) {
+			t.Errorf("%s: %t, %.200q", name, is, body)
+		}
+	}
+	if want := "unseen-0.1.0-py3-none-manylinux_2_17_x86_64.manylinux2014_x86_64.musllinux_1_1_x86_64.whl"; w.name() != want {
+		t.Errorf("the wheel is %s", w.name())
+	}
+}
+
 func TestRefuses(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{{"--platforms", "plan9/mips"}, {"extra"}, {"--nope"}} {
