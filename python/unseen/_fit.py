@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -170,7 +171,7 @@ def fit(
         "refresh": _path(refresh), "resume": resume, "seed": seed, "threads": threads, "log": log,
     })  # fmt: skip
     made, said = run_json(["fit", *asked, "-o", str(path), "--", str(dataset)], progress=progress)
-    notes += [in_python(text) for text in [*said, *(made.get("warnings") or [])]]
+    notes += [in_python(text) for text in [*said, *(w["message"] for w in made.get("warnings") or [])]]
     return Model(path, dataset, home=home, notes=notes)
 
 
@@ -209,8 +210,12 @@ def tables_to(
                     raise Error(f"{name} is for clicks", "leave out links that are none")
             asked = _network(at, Path(scratch), vectors, {**settings, **names})
         to.parent.mkdir(parents=True, exist_ok=True)
-        made, said = run_json(["import", asked[0], "--force", "-o", str(to), *asked[1:]], progress=progress)
-    notes += [in_python(text).replace(str(Path(scratch)) + os.sep, "") for text in [*said, *made["notes"]]]
+        here = re.compile(re.escape(scratch + os.sep) + r"(\w+)\.\w+")  # tables that are no files have a name alone
+        try:
+            made, said = run_json(["import", asked[0], "--force", "-o", str(to), *asked[1:]], progress=progress)
+        except Error as e:
+            raise Error(here.sub(r"\1", e.message), here.sub(r"\1", e.hint), e.code) from None
+    notes += [here.sub(r"\1", in_python(text)) for text in [*said, *made["notes"]]]
     if made.get("rejected"):
         notes.append(f"{made['rejected']} rows were left out; they are in {to}.rejects.csv")
 

@@ -15,7 +15,7 @@ _ATOMIC = {"clicks": ".inter", "items": ".item", "people": ".user"}
 
 
 def read_recbole(path: PathLike) -> dict[str, Frame]:
-    """Reads atomic files of RecBole: fit(**read_recbole("ml-100k"), threshold=4).
+    """Reads atomic files of RecBole: fit(**read_recbole("ml-100k"), threshold=4, log="ignored").
 
     Args:
         path: the folder of a dataset, or one of its files without the suffix: ml-100k/ml-100k
@@ -70,7 +70,7 @@ _TYPES: dict[str, Any] = {"token": str, "token_seq": str, "float": float, "float
 
 
 def read_obp(feedback: Mapping[str, Any]) -> dict[str, Frame]:
-    """Turns OBP's bandit feedback into clicks and impressions: fit(**read_obp(feedback), log="offered").
+    """Turns OBP's bandit feedback into clicks and impressions: fit(**read_obp(feedback), log="complete").
 
     Rounds whose context has the same features are one person. A round with a reward is a click.
 

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import IO, Any
 
-from ._errors import Error
+from ._errors import Error, from_program
 from ._frames import Frame, frame_of
 from ._program import failure, parse, start, stop
 
@@ -152,8 +152,6 @@ class Service:
 def _refused(e: urllib.error.HTTPError) -> Error:
     try:
         problem = json.loads(e.read())
-        return Error(
-            str(problem.get("detail") or problem.get("title") or problem.get("error")), str(problem.get("hint") or "")
-        )
+        return from_program(str(problem.get("detail") or problem.get("title")), str(problem.get("hint") or ""), 1)
     except (ValueError, AttributeError):
         return Error(f"the service answers {e.code} {e.reason}")
