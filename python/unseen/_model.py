@@ -55,8 +55,11 @@ class Model:
 
     @property
     def fields(self) -> list[str]:
-        """The fields of the dataset."""
-        return list(json.loads(self._meta.get("fields", "[]")))
+        """The fields of the dataset, such as categories and segments."""
+        return self._all_fields()[1:]
+
+    def _all_fields(self) -> list[str]:
+        return list(json.loads(self._meta.get("fields", "[]")))  # the first is for nodes that have none
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -66,7 +69,7 @@ class Model:
     @property
     def doctor(self) -> Findings:
         """What the doctor found: whether links can tell exposure from relevance."""
-        return Findings(json.loads(self._meta.get("findings", "{}")), self.fields, self.path)
+        return Findings(json.loads(self._meta.get("findings", "{}")), self._all_fields(), self.path)
 
     def recommend(
         self,
