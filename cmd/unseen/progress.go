@@ -16,7 +16,7 @@ import (
 	"unseen/progress"
 )
 
-// display shows progress: a bar that redraws itself on a terminal, a line now and then elsewhere, or JSON for a program.
+// display shows progress: a bar that redraws itself on a terminal, a line now and then elsewhere, JSON for a program.
 type display struct {
 	terminal bool
 	program  bool // reads JSON lines

@@ -1,5 +1,6 @@
-// Command release builds what users download: static binaries for five platforms in archives, Debian packages and Python
-// wheels, bills of materials and SHA256SUMS. The same commit and the same Go give the same bytes, wherever and whenever it runs.
+// Command release builds what users download: static binaries for five platforms in archives, Debian packages, Python
+// wheels, bills of materials and SHA256SUMS. The same commit and the same Go give the same bytes, wherever and whenever
+// it runs.
 //
 //	./release                                  everything, into dist
 //	./release wheels                           the Python wheels alone
