@@ -121,6 +121,7 @@ type bridgeSums struct {
 	readings map[[2]uint16][]bridgePair
 	reached  []bool  // which fields have targets; nil: all
 	never    []int32 // nodes that are no targets
+	scores   []float32
 }
 
 type bridgePair struct {
@@ -129,7 +130,7 @@ type bridgePair struct {
 }
 
 func newBridgeSums(r *Recommender, s BridgeSettings) *bridgeSums {
-	b := &bridgeSums{r, s, map[[2]uint16][][2]float64{}, map[[2]uint16][]bridgePair{}, nil, nil}
+	b := &bridgeSums{r, s, map[[2]uint16][][2]float64{}, map[[2]uint16][]bridgePair{}, nil, nil, nil}
 	if r.g.TwoSided() {
 		for i := range int32(r.g.Len()) {
 			if !r.g.IsTarget(i) {
@@ -148,28 +149,25 @@ func newBridgeSums(r *Recommender, s BridgeSettings) *bridgeSums {
 func (b *bridgeSums) add(ctx context.Context, sources []int32) error {
 	r := b.r
 	n, fields := r.g.Len(), r.g.FieldCount()
-	expected, best := [2][]float64{}, make([][][]bridgePair, len(sources))
-	for which, m := range []ranking{r.published, r.baseline} {
-		search := engine.TargetSearch{Targets: m.rows, Fields: r.nodes.Fields, Blocks: true,
-			Scores: make([]float32, len(sources)*n)}
-		for _, i := range sources {
-			q, _ := r.query(m, r.Node(i))
-			search.Queries = append(search.Queries, q)
-		}
-		if _, err := r.engine.TopK(ctx, search); err != nil {
-			return err
-		}
-		expected[which] = make([]float64, len(sources)*fields)
-		if err := kern.ChunksErr(ctx, len(sources), 1, r.threads, func(_, k, _, _ int) error {
-			z, sums := search.Scores[k*n:(k+1)*n], expected[which][k*fields:(k+1)*fields]
-			if found := b.expect(sums, sources[k], z); which == 0 {
-				best[k] = found
-			}
-			return nil
-		}); err != nil {
-			return err
-		}
+	if err := b.score(ctx, sources); err != nil {
+		return err
 	}
+	expected, best := make([]float64, 2*len(sources)*fields), make([][][]bridgePair, len(sources))
+	if err := kern.ChunksErr(ctx, 2*len(sources), 1, r.threads, func(_, at, _, _ int) error {
+		k := at % len(sources)
+		least := float32(2) // of the naive model none are kept
+		if at < len(sources) && b.s.List > 0 {
+			least = float32(b.s.Least)
+		}
+		found := b.expect(expected[at*fields:(at+1)*fields], sources[k], b.scores[at*n:(at+1)*n], least)
+		if at < len(sources) {
+			best[k] = found
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	naive := expected[len(sources)*fields:]
 	for k, i := range sources {
 		for g := range fields {
 			cell := [2]uint16{r.g.Field(i), uint16(g)}
@@ -177,35 +175,61 @@ func (b *bridgeSums) add(ctx context.Context, sources []int32) error {
 				!b.reached[g] {
 				continue
 			}
-			b.values[cell] = append(b.values[cell], [2]float64{expected[0][k*fields+g], expected[1][k*fields+g]})
+			b.values[cell] = append(b.values[cell], [2]float64{expected[k*fields+g], naive[k*fields+g]})
 			b.readings[cell] = append(b.readings[cell], best[k][g]...)
 		}
 	}
 	return nil
 }
 
+// score sets the scores of all targets for some sources by the model, and behind them those by the naive one: in one
+// pass over the vectors, where both are by the same.
+func (b *bridgeSums) score(ctx context.Context, sources []int32) error {
+	r, each := b.r, len(sources)*b.r.g.Len()
+	b.scores = slices.Grow(b.scores[:0], 2*each)[:2*each]
+	var searches []engine.TargetSearch
+	for which, m := range []ranking{r.published, r.baseline} {
+		if which == 0 || m.rows != r.published.rows {
+			searches = append(searches, engine.TargetSearch{Targets: m.rows, Fields: r.nodes.Fields, Blocks: true})
+		}
+		search := &searches[len(searches)-1]
+		for _, i := range sources {
+			q, _ := r.query(m, r.Node(i))
+			search.Queries = append(search.Queries, q)
+		}
+	}
+	scores := b.scores
+	for _, search := range searches {
+		size := len(search.Queries) * r.g.Len()
+		if search.Scores, scores = scores[:size], scores[size:]; ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if _, err := r.engine.TopK(ctx, search); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // expect adds up ŷ of a source's targets by their field, without those that are linked already, and returns the best
-// few of each field. Sums are made of fixed stretches of targets.
-func (b *bridgeSums) expect(sums []float64, source int32, z []float32) [][]bridgePair {
-	y, fields := make([]float32, len(z)), b.r.nodes.Fields
-	kern.Sigmoid(y, z)
-	y[source] = 0
-	for _, j := range b.r.g.Out(source) {
-		y[j] = 0
-	}
-	for _, j := range b.never {
-		y[j] = 0
-	}
-	least := float32(b.s.Least)
-	if b.s.List <= 0 {
-		least = 2
-	}
+// few of each field that have at least some ŷ. Sums are made of fixed stretches of targets.
+func (b *bridgeSums) expect(sums []float64, source int32, z []float32, least float32) [][]bridgePair {
+	fields := b.r.nodes.Fields
+	var room [bridgeRows]float32
+	left := [][]int32{{source}, b.r.g.Out(source), b.never} // ascending, each
 	best, part := make([][]bridgePair, len(sums)), make([]float64, len(sums))
-	for from := 0; from < len(y); from += bridgeRows {
+	for from := 0; from < len(z); from += bridgeRows {
 		clear(part)
-		to := min(from+bridgeRows, len(y))
-		for k, x := range y[from:to] {
-			g := fields[from+k]
+		to := min(from+bridgeRows, len(z))
+		y, own := room[:to-from], fields[from:to]
+		kern.Sigmoid(y, z[from:to])
+		for k := range left {
+			for ; len(left[k]) > 0 && int(left[k][0]) < to; left[k] = left[k][1:] {
+				y[int(left[k][0])-from] = 0
+			}
+		}
+		for k, x := range y {
+			g := own[k]
 			part[g] += float64(x)
 			if x >= least {
 				best[g] = append(best[g], bridgePair{source, int32(from + k), z[from+k]})

@@ -10,6 +10,38 @@ import (
 	"unseen/fit"
 )
 
+// What a source expects of every field leaves out itself and what it links to, wherever these are.
+func TestExpectedOfManyTargets(t *testing.T) {
+	const n = 2*bridgeRows + 100
+	g, m, naive := small(t, n, "diagonal")
+	b := newBridgeSums(must(New(g, m, Options{Naive: &naive}))(t), BridgeSettings{List: 5})
+	z := make([]float32, n)
+	for j := range z {
+		z[j] = float32(j%13) - 9
+	}
+	for _, source := range []int32{0, bridgeRows - 1, bridgeRows, n - 1} {
+		got, want, best := make([]float64, g.FieldCount()), make([]float64, g.FieldCount()), make([]int, g.FieldCount())
+		found := b.expect(got, source, z, .9)
+		for j := range int32(n) {
+			if y := sigmoid(float64(z[j])); j != source && !g.HasLink(source, j) {
+				if want[g.Field(j)] += y; y >= .9 {
+					best[g.Field(j)]++
+				}
+			}
+		}
+		for f := range want {
+			if math.Abs(got[f]-want[f]) > 1e-6*n || len(found[f]) != min(best[f], bridgeKeep) {
+				t.Errorf("source %d, field %d: %v and %d of the best; want %v", source, f, got[f], len(found[f]), want[f])
+			}
+			for _, p := range found[f] {
+				if p.z != 3 || p.target == source || g.HasLink(source, p.target) {
+					t.Errorf("source %d, field %d: %+v", source, f, p)
+				}
+			}
+		}
+	}
+}
+
 // A bridge is a sum over pairs, whatever the threads.
 func TestBridgesAreSums(t *testing.T) {
 	for _, kind := range []string{"diagonal", "diagonal-field", "low-rank"} {
