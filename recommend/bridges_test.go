@@ -31,7 +31,8 @@ func TestExpectedOfManyTargets(t *testing.T) {
 		}
 		for f := range want {
 			if math.Abs(got[f]-want[f]) > 1e-6*n || len(found[f]) != min(best[f], bridgeKeep) {
-				t.Errorf("source %d, field %d: %v and %d of the best; want %v", source, f, got[f], len(found[f]), want[f])
+				t.Errorf("source %d, field %d: %v and %d of the best; want %v", source, f, got[f], len(found[f]),
+					want[f])
 			}
 			for _, p := range found[f] {
 				if p.z != 3 || p.target == source || g.HasLink(source, p.target) {
