@@ -5,7 +5,9 @@ import (
 	"archive/zip"
 	"bytes"
 	"cmp"
+	"compress/flate"
 	"compress/gzip"
+	"io"
 	"io/fs"
 	"maps"
 	"path"
@@ -83,6 +85,9 @@ func tarGzOf(files []file, prefix string, when time.Time) ([]byte, error) {
 func zipOf(files []file, when time.Time) ([]byte, error) {
 	var b bytes.Buffer
 	z := zip.NewWriter(&b)
+	z.RegisterCompressor(zip.Deflate, func(w io.Writer) (io.WriteCloser, error) {
+		return flate.NewWriter(w, flate.BestCompression)
+	})
 	for _, f := range sorted(files) {
 		h := &zip.FileHeader{Name: f.name, Method: zip.Deflate, Modified: when}
 		h.SetMode(fs.FileMode(f.mode))

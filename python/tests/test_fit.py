@@ -153,7 +153,7 @@ def test_columns_by_name(shop: dict[str, Path]) -> None:
     clicks = pandas.read_csv(shop["clicks"]).rename(columns={"user": "who", "item": "what", "time": "when"})
     with pytest.raises(unseen.Error) as e:
         unseen.fit(clicks=clicks)
-    assert "user" in e.value.hint
+    assert 'columns={"user": …}' in e.value.hint
     model = unseen.fit(clicks=clicks, columns={"user": "who", "item": "what", "time": "when"})
     assert model.method == "mle"
 
@@ -189,7 +189,7 @@ def test_temporary_folders_live_as_long_as_their_models(shop: dict[str, Path]) -
         ({"clicks": "nowhere.csv"}, "there is no file"),
         ({"clicks": {"user": [1, 2], "item": [1]}}, "1 and 2 rows"),
         ({"links": {"source": ["a"], "target": ["b"]}, "people": []}, "people"),
-        ({"links": [], "items": pandas.DataFrame({"id": []})}, "different formats"),
+        ({"links": "conftest.py", "items": "links.parquet"}, "there is no file"),
         ({"clicks": pandas.DataFrame({"user": ["a", 1], "item": [1, 2]})}, "cannot be written"),
         ({"clicks": pandas.DataFrame({"user": ["a"], "item": [[1]]})}, "^clicks: column item"),
         ({"dataset": "x", "clicks": []}, "both dataset and clicks"),
@@ -199,6 +199,44 @@ def test_refuses(tables: dict[str, Any], says: str) -> None:
     with pytest.raises(unseen.Error, match=says) as e:
         unseen.fit(**tables)
     assert e.value.hint
+
+
+def test_errors_speak_of_tables(shop: dict[str, Path]) -> None:
+    with pytest.raises(unseen.Error, match=r"^dataset: ") as e:  # no temporary folder
+        unseen.fit(clicks=shop["clicks"], impressions=shop["impressions"])
+    assert "log" in e.value.hint
+    if hasattr(e.value, "__notes__"):  # from Python 3.11 on
+        assert any("have no link" in note for note in e.value.__notes__)
+    links = {"source": ["a", "b", "c"], "target": ["b", "c", "a"]}
+    with pytest.raises(unseen.Error, match="titles or texts"):
+        unseen.fit(links=links)
+    model = unseen.fit(clicks=shop["clicks"], method="naive")
+    with pytest.raises(unseen.Error, match=r"with encode=True$"):
+        model.recommend(text="a new text")
+
+
+@pytest.mark.parametrize("items", ["pandas", "pandas, times", "polars", "arrow", "rows", "columns", "path"])
+@pytest.mark.parametrize("links", ["path", "rows", "pandas"])
+def test_formats_may_differ(items: str, links: str, shop: dict[str, Path], tmp_path: Path) -> None:
+    chain = tmp_path / "links.csv"
+    ids = [row["item"] for row in conftest.rows(shop["items"])]
+    later = [(b, a) for i, a in enumerate(ids) for b in ids[i + 1 : i + 4]]
+    chain.write_text("source,target\n" + "".join(f"{b},{a}\n" for b, a in later))
+    out = tmp_path / "dataset"
+    tables = {"items": KINDS[items](shop["items"]), "links": KINDS[links](chain)}
+    settings = dict.fromkeys(["log", "threshold", "min_count"])
+    columns = {"id": "item"}
+    unseen._fit.tables_to(out, tables, vectors=None, columns=columns, settings=settings, notes=[], progress=False)
+    nodes = pandas.read_parquet(out / "nodes.parquet")
+    assert nodes.id.tolist() == ids
+    assert len(pandas.read_parquet(out / "links.parquet")) == len(later)
+    assert str(nodes.time[0])[:10] == conftest.rows(shop["items"])[0]["time"][:10]
+
+
+def test_missing_values(shop: dict[str, Path]) -> None:
+    rows = [{"user": "a", "item": 1, "time": pandas.NaT}, {"user": "b", "item": numpy.int64(2), "time": None}]
+    path = unseen._frames.write(rows, shop["clicks"].parent, "missing")
+    assert path.read_text() == '{"user": "a", "item": 1}\n{"user": "b", "item": 2}\n'
 
 
 def test_load_refuses(tmp_path: Path) -> None:

@@ -6,9 +6,9 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from ._errors import Error, in_python
 from ._evaluation import Home
@@ -148,17 +148,6 @@ def fit(
     elif given:
         raise Error(f"both dataset and {' and '.join(sorted(given))} are given", "give one of them")
     dataset = Path(dataset)
-    if encode or (encode is None and "clicks" not in given and not resume and _lacks_vectors(dataset)):
-        encoder = encode if isinstance(encode, str) else None
-        run_json(
-            [
-                "encode",
-                *flags({"encoder": encoder, "threads": threads, "seed": seed, "force": True}),
-                "--",
-                str(dataset),
-            ],
-            progress=progress,
-        )
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "model.safetensors"
     asked = flags({
@@ -170,9 +159,25 @@ def fit(
         "search": {k: ",".join(map(str, v)) for k, v in (search or {}).items()}, "certify": certify,
         "refresh": _path(refresh), "resume": resume, "seed": seed, "threads": threads, "log": log,
     })  # fmt: skip
-    made, said = run_json(["fit", *asked, "-o", str(path), "--", str(dataset)], progress=progress)
+    try:
+        if encode or (encode is None and "links" in given and _lacks_vectors(dataset)):
+            encoder = {"encoder": encode if isinstance(encode, str) else None, "threads": threads, "seed": seed}
+            run_json(["encode", "--force", *flags(encoder), "--", str(dataset)], progress=progress)
+        made, said = run_json(["fit", *asked, "-o", str(path), "--", str(dataset)], progress=progress)
+    except Error as e:
+        raise _told(e, home, notes) from None
     notes += [in_python(text) for text in [*said, *(w["message"] for w in made.get("warnings") or [])]]
     return Model(path, dataset, home=home, notes=notes)
+
+
+def _told(e: Error, home: Home | None, notes: Sequence[str]) -> Error:
+    """Returns an error without the name of a temporary folder, and with what the import said of the tables."""
+    inside = f"{home.path}{os.sep}" if home else ""
+    told = Error(e.message.replace(inside, ""), e.hint.replace(inside, ""), e.code)
+    if hasattr(told, "add_note"):  # from Python 3.11 on
+        for note in notes:
+            told.add_note(note)
+    return told
 
 
 def tables_to(
@@ -194,7 +199,8 @@ def tables_to(
         )
     names = {key: value for key, value in (columns or {}).items()}
     with tempfile.TemporaryDirectory(prefix="unseen-") as scratch:
-        at = {name: write(table, Path(scratch), name) for name, table in given.items()}
+        kind = _kind(given.values()) if "links" in given else None
+        at = {name: write(table, Path(scratch), name, kind) for name, table in given.items()}
         if "clicks" in given:
             if vectors is not None:
                 raise Error("vectors are for networks", "give items a text, and encode=True")
@@ -214,10 +220,24 @@ def tables_to(
         try:
             made, said = run_json(["import", asked[0], "--force", "-o", str(to), *asked[1:]], progress=progress)
         except Error as e:
-            raise Error(here.sub(r"\1", e.message), here.sub(r"\1", e.hint), e.code) from None
-    notes += [here.sub(r"\1", in_python(text)) for text in [*said, *made["notes"]]]
+            raise Error(here.sub(r"\1", e.message), _columns(here.sub(r"\1", e.hint)), e.code) from None
+    notes += [_columns(here.sub(r"\1", in_python(text))) for text in [*said, *made["notes"]]]
     if made.get("rejected"):
         notes.append(f"{made['rejected']} rows were left out; they are in {to}.rejects.csv")
+
+
+def _columns(text: str) -> str:
+    """Says how a column is named here."""
+    return re.sub(r"\bset (\w+) to its name", r'set columns={"\1": …}', text)
+
+
+def _kind(tables: Iterable[Table]) -> Literal["csv", "jsonl"] | None:
+    """Returns the format that all tables of a network can have; None is what suits them, Parquet."""
+    tables = list(tables)
+    formats = {_FORMATS.get(_suffix(Path(t)), "csv") for t in tables if isinstance(t, (str, os.PathLike))}
+    if formats:
+        return "csv" if formats == {"csv"} else "jsonl" if formats == {"jsonl"} else None
+    return "jsonl" if any(isinstance(t, (Mapping, list, tuple)) for t in tables) else None
 
 
 _FORMATS = {".parquet": "parquet", ".jsonl": "jsonl", ".ndjson": "jsonl"}
@@ -227,10 +247,7 @@ def _network(at: dict[str, Path], scratch: Path, vectors: Any, settings: dict[st
     """Returns how to import a network. Its tables are all CSV, JSON lines or Parquet."""
     kinds = {_FORMATS.get(_suffix(path), "csv") for path in at.values()}
     if len(kinds) > 1:
-        raise Error(
-            f"the tables are of different formats: {' and '.join(sorted(kinds))}",
-            "read those that are files first, such as with pandas.read_csv",
-        )
+        raise Error(f"the tables are of different formats: {' and '.join(sorted(kinds))}", "read the files first")
     if vectors is not None and not isinstance(vectors, (str, os.PathLike)):
         import numpy
 

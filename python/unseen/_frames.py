@@ -63,8 +63,11 @@ def frame_of(rows: Iterable[Mapping[str, Any]], names: Iterable[str] | None = No
     return frame({name: [row.get(name) for row in rows] for name in names})
 
 
-def write(table: Table, folder: Path, name: str) -> Path:
-    """Writes a table for the program and returns where. A path is returned as it is."""
+def write(table: Table, folder: Path, name: str, kind: Literal["csv", "jsonl"] | None = None) -> Path:
+    """Writes a table for the program and returns where. A path is returned as it is.
+
+    The format is what suits the table, or the kind that is asked for.
+    """
     if isinstance(table, (str, os.PathLike)):
         path = Path(table).absolute()
         if not path.exists():
@@ -73,11 +76,11 @@ def write(table: Table, folder: Path, name: str) -> Path:
     library = type(table).__module__.split(".")[0]
     try:
         if library == "pandas":
-            return _write_pandas(table, folder, name)
+            return _write_pandas(table, folder, name, kind)
         if library == "polars":
-            return _write_polars(table, folder, name)
+            return _write_polars(table, folder, name, kind)
         if library == "pyarrow" or hasattr(table, "__arrow_c_stream__"):
-            return _write_arrow(table, folder, name)
+            return _write_arrow(table, folder, name, kind)
     except (OSError, Error):
         raise
     except Exception as e:
@@ -87,11 +90,9 @@ def write(table: Table, folder: Path, name: str) -> Path:
         lengths = {len(values) for values in columns.values()}
         if len(lengths) > 1:
             raise Error(f"{name}: the columns have {_listed(sorted(lengths))} rows", "give all the same number")
-        return _write_lines(
-            (dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)), folder, name
-        )
+        table = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     if isinstance(table, (list, tuple)) and all(isinstance(row, Mapping) for row in table):
-        return _write_lines(table, folder, name)
+        return _write_csv(table, folder, name) if kind == "csv" else _write_lines(table, folder, name)
     raise Error(
         f"{name}: a {type(table).__module__}.{type(table).__qualname__} is no table",
         "give a pandas or polars DataFrame, an Arrow table, a dict of columns, a list of dicts or a path",
@@ -102,7 +103,7 @@ def _listed(values: Iterable[object]) -> str:
     return " and ".join(map(str, values))
 
 
-def _write_pandas(table: Any, folder: Path, name: str) -> Path:
+def _write_pandas(table: Any, folder: Path, name: str, kind: str | None) -> Path:
     if not hasattr(table, "columns"):
         raise Error(f"{name}: a pandas {type(table).__name__} is no table", "give a DataFrame")
     if any(index is not None for index in table.index.names):  # such as ids
@@ -111,7 +112,11 @@ def _write_pandas(table: Any, folder: Path, name: str) -> Path:
     whole = [c for c in table.columns if _whole(table[c])]
     if whole:
         table = table.astype(dict.fromkeys(whole, "Int64"))
-    if importlib.util.find_spec("pyarrow"):
+    if kind == "jsonl":
+        path = folder / f"{name}.jsonl"
+        table.to_json(path, orient="records", lines=True, date_format="iso")
+        return path
+    if kind is None and importlib.util.find_spec("pyarrow"):
         path = folder / f"{name}.parquet"
         table.to_parquet(path, index=False)
         return path
@@ -127,18 +132,23 @@ def _whole(column: Any) -> bool:
     )
 
 
-def _write_polars(table: Any, folder: Path, name: str) -> Path:
+def _write_polars(table: Any, folder: Path, name: str, kind: str | None) -> Path:
     if hasattr(table, "collect"):
         table = table.collect()
-    path = folder / f"{name}.parquet"
-    table.write_parquet(path)
+    if kind == "jsonl":
+        return _write_lines(table.iter_rows(named=True), folder, name)
+    path = folder / f"{name}.{kind or 'parquet'}"
+    if kind == "csv":
+        table.write_csv(path)
+    else:
+        table.write_parquet(path)
     return path
 
 
-def _write_arrow(table: Any, folder: Path, name: str) -> Path:
+def _write_arrow(table: Any, folder: Path, name: str, kind: str | None) -> Path:
     if importlib.util.find_spec("pyarrow"):
         import pyarrow
-        from pyarrow import parquet
+        from pyarrow import csv, parquet
 
         if hasattr(table, "read_all"):
             table = table.read_all()
@@ -146,14 +156,29 @@ def _write_arrow(table: Any, folder: Path, name: str) -> Path:
             table = table.to_table()
         elif not isinstance(table, pyarrow.Table):
             table = pyarrow.table(table)
-        path = folder / f"{name}.parquet"
-        parquet.write_table(table, path)
+        if kind == "jsonl":
+            return _write_lines(table.to_pylist(), folder, name)
+        path = folder / f"{name}.{kind or 'parquet'}"
+        if kind == "csv":
+            csv.write_csv(table, path)
+        else:
+            parquet.write_table(table, path)
         return path
     if importlib.util.find_spec("polars"):
         import polars
 
-        return _write_polars(polars.from_arrow(table), folder, name)
+        return _write_polars(polars.from_arrow(table), folder, name, kind)
     raise Error(f"{name}: nothing here can write Arrow tables", "install pyarrow or polars")
+
+
+def _write_csv(rows: Iterable[Mapping[str, Any]], folder: Path, name: str) -> Path:
+    rows = list(rows)
+    path = folder / f"{name}.csv"
+    with path.open("w", encoding="utf-8", newline="") as f:
+        writer = csv.DictWriter(f, list(dict.fromkeys(key for row in rows for key in row)))
+        writer.writeheader()
+        writer.writerows({key: _plain(value) for key, value in row.items()} for row in rows)
+    return path
 
 
 def _write_lines(rows: Iterable[Mapping[str, Any]], folder: Path, name: str) -> Path:
@@ -167,8 +192,8 @@ def _write_lines(rows: Iterable[Mapping[str, Any]], folder: Path, name: str) -> 
 
 def _plain(value: Any) -> Any:
     """Returns a value as JSON has it: numbers of NumPy, times, and what is missing."""
-    if hasattr(value, "isoformat"):
-        return value.isoformat()
     if hasattr(value, "item"):
         value = value.item()
-    return None if isinstance(value, float) and value != value else value
+    if str(value) in ("nan", "NaT", "<NA>") and not isinstance(value, str):
+        return None
+    return value.isoformat() if hasattr(value, "isoformat") else value
