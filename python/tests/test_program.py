@@ -59,7 +59,7 @@ def test_progress_is_a_bar(shop: dict[str, Path]) -> None:
     class Bar:
         def __init__(self, **settings: Any) -> None:
             made.append(self)
-            self.n, self.total, self.closed, self.phases = 0, settings["total"], False, []
+            self.n, self.total, self.closed, self.phases = 0, settings["total"], False, [settings["desc"]]
 
         def reset(self, total: int | None) -> None:
             self.total = total
@@ -74,7 +74,11 @@ def test_progress_is_a_bar(shop: dict[str, Path]) -> None:
         def close(self) -> None:
             self.closed = True
 
-    bar = _program._Bar(Bar)
+    bar = _program._Bar(Bar, delay=60)
+    bar.show({"phase": "soon done", "done": 1, "of": 4})
+    bar.show({})
+    assert not made
+    bar = _program._Bar(Bar, delay=0)
     for event in ({"phase": "a", "done": 1, "of": 4}, {"phase": "b", "done": 2, "of": 3, "values": {"loss": 1}}, {}):
         bar.show(event)
     assert made[0].phases == ["a", "b"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import struct
 import tempfile
@@ -401,7 +402,7 @@ def _lines(path: Path, ids: Iterable[object]) -> Path:
 
 def _frame_of_lists(lists: list[dict[str, Any]], explain: bool) -> Frame:
     rows = []
-    doubts: dict[str, None] = {}
+    doubts: dict[str, str] = {}
     for made in lists:
         for item in made.get("items") or []:
             row = {"source": made["source"]["id"], **{column: item.get(key) for key, column in _COLUMNS.items()}}
@@ -409,8 +410,9 @@ def _frame_of_lists(lists: list[dict[str, Any]], explain: bool) -> Frame:
             if explain:
                 row["why"] = item.get("why")
             rows.append(row)
-        doubts |= dict.fromkeys(made.get("warnings") or [])
-    for text in doubts:
+        for text in made.get("warnings") or []:
+            doubts.setdefault(re.sub(r"\d+", "", text), text)  # the same of other numbers is said once
+    for text in doubts.values():
         warnings.warn(in_python(text), Doubt, stacklevel=3)
     return frame_of(rows, ["source", *_COLUMNS.values(), *(["why"] if explain else [])])
 

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, Any
@@ -169,8 +170,9 @@ def _display(progress: Progress) -> Callable[[dict[str, Any]], None]:
 class _Bar:
     """A bar for the phase that the program is in."""
 
-    def __init__(self, make: Callable[..., Any]) -> None:
+    def __init__(self, make: Callable[..., Any], delay: float = 0.5) -> None:
         self._make, self._bar, self._phase = make, None, ""
+        self._from = time.monotonic() + delay
 
     @staticmethod
     def new() -> _Bar | None:
@@ -189,16 +191,18 @@ class _Bar:
                 self._bar.close()
                 self._bar = None
             return
+        if time.monotonic() < self._from:  # what is soon done needs no bar
+            return
         total = event.get("of") or None
         if self._bar is None:
-            self._bar = self._make(total=total, leave=False, delay=0.5)
+            self._bar = self._make(total=total, desc=event["phase"], leave=False)
+            self._phase = event["phase"]
         bar: Any = self._bar
         if event["phase"] != self._phase:
             self._phase = event["phase"]
-            bar.reset(total)
             bar.set_description(self._phase, refresh=False)
-        bar.n = event.get("done", 0)
+            bar.reset(total or float("inf"))  # which is no total
+        bar.n, bar.total = event.get("done", 0), total
         values = {k: f"{v:.4g}" for k, v in (event.get("values") or {}).items() if k in ("loss", "validation")}
-        if values:
-            bar.set_postfix(values, refresh=False)
+        bar.set_postfix(values, refresh=False)
         bar.refresh()
