@@ -147,6 +147,19 @@ def test_missing_ids(shop: dict[str, Path]) -> None:
     model = unseen.fit(clicks=broken, lenient=True)
     assert any("left out" in note for note in model.notes)
     assert set(model.recommend(k=1).source) <= {str(u) for u in clicks.user}  # 7, not 7.0
+    path = unseen._frames.write(broken, shop["clicks"].parent, "broken", "csv")
+    assert conftest.rows(path)[0]["user"] == str(clicks.user[0])
+
+
+def test_people_and_items_share_ids(shop: dict[str, Path]) -> None:
+    clicks = pandas.read_csv(shop["clicks"])
+    clicks = clicks.assign(user=clicks.user.str[1:].astype(int), item=clicks.item.str[1:].astype(int))
+    model = unseen.fit(clicks=clicks, method="naive")
+    assert any('people are called "user:"' in note for note in model.notes)
+    person = clicks.user[0]
+    pandas.testing.assert_frame_equal(model.recommend(person, k=3), model.recommend(f"user:{person}", k=3))
+    with pytest.raises(unseen.Error, match='no node "100000"'):
+        model.recommend(100000)
 
 
 def test_columns_by_name(shop: dict[str, Path]) -> None:

@@ -126,10 +126,8 @@ def _write_pandas(table: Any, folder: Path, name: str, kind: str | None) -> Path
 
 
 def _whole(column: Any) -> bool:
-    """Tells ids that pandas has made fractions (7 became 7.0) because one is missing."""
-    return bool(
-        column.dtype.kind == "f" and column.isna().any() and column.notna().any() and (column.dropna() % 1 == 0).all()
-    )
+    """Tells ids that pandas has made fractions, 7.0 instead of 7, as it does where one is missing."""
+    return bool(column.dtype.kind == "f" and column.notna().any() and (column.dropna() % 1 == 0).all())
 
 
 def _write_polars(table: Any, folder: Path, name: str, kind: str | None) -> Path:

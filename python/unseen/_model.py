@@ -29,6 +29,8 @@ _COLUMNS = {  # of a list, by the keys of the program's JSON
     "hidden": "hidden", "seenRank": "seen_rank",
 }  # fmt: skip
 
+_PERSON = "user:"
+
 # Ids are arguments of the program. Windows allows 32,767 characters of them.
 _MOST_CHARACTERS = 20_000
 
@@ -99,8 +101,9 @@ class Model:
         """Recommends what each node would link to if everything were shown to it, best first.
 
         Args:
-            ids: an id, or many. Without ids, text and history it recommends to everybody, with fewer columns: source,
-                rank, target and link. Filters, re-ranking and reasons then cannot be had.
+            ids: an id, or many. Where people and items share ids, person 7 is called user:7, and 7 finds it. Without
+                ids, text and history it recommends to everybody, with fewer columns: source, rank, target and link.
+                Filters, re-ranking and reasons then cannot be had.
             k: items in a list
             text: recommends for a new text instead, by the dataset's own encoder
             history: recommends to a new person who links to these ids
@@ -140,13 +143,23 @@ class Model:
                     raise Error("lists for everybody take no filters, re-ranking or reasons", "give ids")
                 return self._everybody(settings, Path(folder), progress)
             asked = [*flags({**settings, **filters}), *_new(text, history, shown)]
-            lists: list[dict[str, Any]] = []
-            for part in _parts(named) if named else [[]]:
-                made, _ = run_json(
-                    ["recommend", *asked, "--", str(self.path), str(self.dataset), *part], progress=progress
-                )
-                lists += made
+            try:
+                lists = self._lists(asked, named, progress)
+            except Error as e:
+                if not re.search("no node|is a target only", e.message):
+                    raise
+                try:  # where people and items share ids, people are called so
+                    lists = self._lists(asked, [_PERSON + i for i in named], progress)
+                except Error:
+                    raise e from None
         return _frame_of_lists(lists, explain)
+
+    def _lists(self, asked: list[str], ids: list[str], progress: Progress) -> list[dict[str, Any]]:
+        lists: list[dict[str, Any]] = []
+        for part in _parts(ids) if ids else [[]]:
+            args = ["recommend", *asked, "--", str(self.path), str(self.dataset), *part]
+            lists += run_json(args, progress=progress)[0]
+        return lists
 
     def _everybody(self, settings: dict[str, Any], folder: Path, progress: Progress) -> Frame:
         out = folder / "lists"
