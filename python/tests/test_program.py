@@ -86,7 +86,8 @@ def test_progress_is_a_bar(shop: dict[str, Path]) -> None:
 
 
 INTERRUPTED = """
-import sys, os, unseen
+import signal, sys, unseen
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell in the background ignores it
 def told(event):
     print("PHASE", event["phase"], flush=True)
 try:
