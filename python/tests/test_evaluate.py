@@ -118,7 +118,7 @@ def test_obp() -> None:
         unseen.read_obp({**feedback, "reward": feedback["reward"] * 0})
 
 
-def test_recbole(tmp_path: Path, shop: dict[str, Path]) -> None:
+def test_recbole(tmp_path: Path, shop: dict[str, Path], returned: Any) -> None:
     clicks, items = pandas.read_csv(shop["clicks"]), pandas.read_csv(shop["items"])
     clicks["rating"] = 1 + clicks.index % 5
     folder = tmp_path / "tiny"
@@ -136,6 +136,12 @@ def test_recbole(tmp_path: Path, shop: dict[str, Path]) -> None:
     of_frames = unseen.fit(**tables, threshold=3, log="complete")
     of_files = unseen.fit(clicks=folder / "tiny.inter", threshold=3, log="complete")
     pandas.testing.assert_frame_equal(of_frames.recommend(k=3), of_files.recommend(k=3))
+    (folder / "tiny.user").write_text("user_id:token\ttime:float\tposition:float\nu1\t2.5\t1.5\nu2\t\t\n")
+    for kind in ("pandas", "polars", "arrow", "python"):
+        returned(kind)
+        people = unseen.read_recbole(folder)["people"]
+        assert [float(people[name][0]) if kind != "arrow" else people[name][0].as_py() for name in ("time", "position")
+                ] == [2.5, 1.5]  # fmt: skip
     (folder / "tiny.item").write_text("item_id\ti1\n")
     with pytest.raises(unseen.Error, match="types"):
         unseen.read_recbole(folder / "tiny")

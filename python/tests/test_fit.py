@@ -278,3 +278,19 @@ def test_returned_as(kind: Any, type_: type, model: unseen.Model, naive: unseen.
         assert isinstance(table, type_)
     with pytest.raises(unseen.Error):
         unseen.use("excel")  # type: ignore[arg-type]
+
+
+@pytest.mark.filterwarnings("ignore::unseen.Doubt")
+def test_types_of_columns(model: unseen.Model, naive: unseen.Model, returned: Any) -> None:
+    for kind, whole, number in (
+        ("polars", polars.Int64, polars.Float64),
+        ("arrow", pyarrow.int64(), pyarrow.float64()),
+    ):
+        returned(kind)
+        for table in (model.recommend("u00007", k=2), model.recommend("u00007", k=2, naive=naive)):
+            types = {name: table.schema.field(name).type if kind == "arrow" else table.schema[name]
+                     for name in ("naive_rank", "link", "shown")}  # fmt: skip
+            assert types == {"naive_rank": whole, "link": number, "shown": number}
+    returned("pandas")
+    risks = model.evaluate().risks
+    assert risks.difference.dtype == risks.nuisance.dtype == float

@@ -43,15 +43,23 @@ def frame(columns: Mapping[str, list[Any]]) -> Frame:
     if kind == "pandas":
         import pandas
 
-        return pandas.DataFrame(dict(columns))
+        return pandas.DataFrame(
+            {name: pandas.Series(c, dtype=_pandas(_type(name, c), c)) for name, c in columns.items()}
+        )
     if kind == "polars":
         import polars
 
-        return polars.DataFrame(dict(columns), strict=False)
+        types = {"int": polars.Int64, "float": polars.Float64, "str": polars.String}
+        return polars.DataFrame(
+            dict(columns),
+            schema_overrides={n: types[t] for n, c in columns.items() if (t := _type(n, c))},
+            strict=False,
+        )
     if kind == "arrow":
         import pyarrow
 
-        return pyarrow.table(dict(columns))
+        types = {"int": pyarrow.int64(), "float": pyarrow.float64(), "str": pyarrow.string()}
+        return pyarrow.table({n: pyarrow.array(c, types.get(_type(n, c) or "")) for n, c in columns.items()})
     return dict(columns)
 
 
@@ -61,6 +69,32 @@ def frame_of(rows: Iterable[Mapping[str, Any]], names: Iterable[str] | None = No
     if names is None:
         names = dict.fromkeys(name for row in rows for name in row)
     return frame({name: [row.get(name) for row in rows] for name in names})
+
+
+# The type of a column must not depend on whether all of its numbers are whole this time, or missing.
+_COUNTS = frozenset({
+    "corrected_rank", "k", "links", "naive_rank", "nodes", "pairs", "place", "position", "rank", "seen_rank", "sources",
+})  # fmt: skip
+_TEXTS = frozenset({
+    "by", "context", "field", "group", "item", "model", "name", "of", "scheme", "source", "source_field",
+    "target_field", "time", "title", "user",
+})  # fmt: skip
+
+
+def _type(name: str, column: list[Any]) -> Literal["int", "float", "str"] | None:
+    """Returns the type of a column; None is what suits its values."""
+    known = [v for v in column if v is not None]
+    if name in _TEXTS and all(isinstance(v, str) for v in known):
+        return "str"
+    if any(isinstance(v, bool) or not isinstance(v, (int, float)) for v in known):
+        return None
+    return "int" if name in _COUNTS and all(isinstance(v, int) for v in known) else "float"
+
+
+def _pandas(type_: str | None, column: list[Any]) -> str | None:
+    """Returns a type as pandas calls it."""
+    whole = "Int64" if None in column else "int64"
+    return {"int": whole, "float": "float64"}.get(type_ or "")
 
 
 def write(table: Table, folder: Path, name: str, kind: Literal["csv", "jsonl"] | None = None) -> Path:
