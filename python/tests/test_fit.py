@@ -15,6 +15,7 @@ import polars
 import pyarrow
 import pyarrow.csv
 import pytest
+import scipy.sparse
 
 import unseen
 
@@ -134,6 +135,12 @@ def test_network_with_texts(tmp_path: Path) -> None:
     vectors = random.normal(size=(150, 8))
     mine = unseen.fit(items=nodes, links=links, vectors=vectors, method="naive")
     assert numpy.load(mine.dataset / "vectors.npy").shape == (150, 8)
+    words = scipy.sparse.random_array((150, 2000), density=0.01, format="coo", rng=random)
+    wide = unseen.fit(items=nodes, links=links, vectors=words, encode="features", method="naive")
+    assert numpy.load(wide.dataset / "vectors.npy").shape[1] < 200
+    assert any(note.endswith('reduce them in seconds: encode="features"') for note in wide.notes)
+    with pytest.raises(unseen.Error, match="vectors"):
+        unseen.fit(items=nodes, links=links, vectors=[[1], [1, 2]])
     assert model.doctor.verdict == "no exposure"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 _ENCODE = re.compile(r"((?:: )|(?:with ))unseen encode(?: \S+)?")
+_REDUCE = re.compile(r"unseen encode \S+ --encoder (\w+)( --[a-z]+( \d+)?)*")
 _FLAG = re.compile(r"--([a-z][a-z0-9-]*)")
 
 # Settings of which the program speaks by the names they have in JSON.
@@ -20,6 +21,7 @@ _SETTING = re.compile(r"\b(" + "|".join(_SETTINGS) + r")\b")
 
 def in_python(text: str) -> str:
     """Names flags and settings as the keywords that they are here: --fields-by becomes fields_by."""
+    text = _REDUCE.sub(r'encode="\1"', text)
     text = _ENCODE.sub(r"\1encode=True", text)
     text = _FLAG.sub(lambda m: m[1].replace("-", "_"), text)
     return _SETTING.sub(lambda m: _SETTINGS[m[1]], text)

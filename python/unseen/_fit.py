@@ -74,7 +74,8 @@ def fit(
         impressions: what was shown: user, item, and time, position, surface, probability, clicked; of links source,
             target, linked, exposed
         people: id, and field (a segment), title, text, time
-        vectors: an array with a row for every row of items, or the path of a .npy file; with links
+        vectors: an array or a sparse matrix of scipy with a row for every row of items, or the path of a .npy or .npz
+            file; with links
         dataset: a folder of a dataset, instead of tables
         columns: names of columns that are not found, such as {"user": "visitor", "item_title": "name"}: a key is a flag
             of unseen import interactions (of clicks) or unseen import parquet (of links)
@@ -85,8 +86,9 @@ def fit(
         lenient: skip bad rows; they are counted in notes of the model
         undirected: add every link in both directions
         nodes_from_links: make a node for each end of a link that has no row
-        encode: True makes vectors from titles and texts; "onnx:FOLDER" by a neural encoder. By default that is done
-            where a network has no vectors, which it needs; people and items do without
+        encode: True makes vectors from titles and texts; "onnx:FOLDER" does so by a neural encoder; "features" makes
+            short ones of wide vectors, such as bags of words. By default texts are encoded where a network has no
+            vectors, which it needs; people and items do without
         out: folder for dataset and model, replaced if it is there; load() opens it. If not given, a temporary one that
             goes with the model
         method: bayes (the default), naive, mle (the default of people and items), shown, rw, pu, ap, dr, …
@@ -249,14 +251,28 @@ def _network(at: dict[str, Path], scratch: Path, vectors: Any, settings: dict[st
     if len(kinds) > 1:
         raise Error(f"the tables are of different formats: {' and '.join(sorted(kinds))}", "read the files first")
     if vectors is not None and not isinstance(vectors, (str, os.PathLike)):
-        import numpy
-
-        numpy.save(scratch / "vectors.npy", numpy.asarray(vectors, dtype=numpy.float32))
-        vectors = scratch / "vectors.npy"
+        vectors = _vectors(vectors, scratch)
     if "items" not in at:
         settings["nodes_from_links"] = True
     asked = flags({**settings, "vectors": vectors, "exposures": at.get("impressions")})
     return [kinds.pop(), *asked, "--", *(str(at[name]) for name in ("items", "links") if name in at)]
+
+
+def _vectors(vectors: Any, scratch: Path) -> Path:
+    """Writes an array, or a sparse matrix of scipy, for the program."""
+    if type(vectors).__module__.startswith("scipy.sparse"):
+        from scipy import sparse
+
+        sparse.save_npz(scratch / "vectors.npz", vectors.tocsr())
+        return scratch / "vectors.npz"
+    import numpy
+
+    try:
+        rows = numpy.asarray(vectors, dtype=numpy.float32)
+    except (TypeError, ValueError) as e:
+        raise Error(f"vectors: {e}", "give an array of numbers with a row for every item") from e
+    numpy.save(scratch / "vectors.npy", rows)
+    return scratch / "vectors.npy"
 
 
 def _suffix(path: Path) -> str:
