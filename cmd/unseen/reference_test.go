@@ -55,7 +55,7 @@ func TestReferenceCLI(t *testing.T) {
 What ` + "`unseen help COMMAND`" + ` prints, for every command. Results go to stdout, progress and errors to stderr;
 an error is one line that says what to do. Exit codes: 0 done, 1 failed, 2 wrong command line. ` + "`--json`" + `
 prints one document. With ` + "`UNSEEN_PROGRESS=json`" + ` in the environment every line of stderr is a JSON object, for
-programs that run unseen: progress (` + "`phase`, `done`, `of`" + `), a ` + "`note`" + `, or at last an ` + "`error`" + ` with its ` + "`hint`" + `.
+programs that run unseen: ` + "progress (`phase`, `done`, `of`), a `note`, or at last an `error` with its `hint`." + `
 
 `)
 	root := newRoot()
