@@ -55,13 +55,36 @@ func (c CPU) AllPairs(ctx context.Context, g *graph.Graph, p Predictor, u graph.
 			"%d are the most, so estimate from a sample", ErrUnsupported, pairs, p.Link.Kind(), p.Propensity.Kind(),
 			MostPairsOneByOne)
 	}
-	r := rectangleOf(g, u, floor)
-	var total Sums
 	if dense {
-		total, err = c.SumRectangle(ctx, model.NodesOf(g), p, r)
-	} else {
-		total, err = c.sumOneByOne(ctx, p, r)
+		return c.AllPairsBy(ctx, c, g, p, u, floor)
 	}
+	return c.allPairsBy(ctx, c.sumOneByOne, g, p, u, floor)
+}
+
+// RectangleSummer sums a predictor's own predictions over the pairs of a rectangle as if none of them were linked; see
+// CPU.SumRectangle.
+type RectangleSummer interface {
+	SumRectangle(ctx context.Context, n model.Nodes, p Predictor, r Rectangle) (Sums, error)
+}
+
+// AllPairsBy is AllPairs where another sums the pairs, however many they are. Links are put right by the processor.
+func (c CPU) AllPairsBy(ctx context.Context, by RectangleSummer, g *graph.Graph, p Predictor, u graph.Universe,
+	floor float64) (Means, error) {
+	if err := p.Validate(); err != nil {
+		return Means{}, err
+	}
+	if _, _, err := u.Count(g); err != nil {
+		return Means{}, err
+	}
+	return c.allPairsBy(ctx, func(ctx context.Context, p Predictor, r Rectangle) (Sums, error) {
+		return by.SumRectangle(ctx, model.NodesOf(g), p, r)
+	}, g, p, u, floor)
+}
+
+func (c CPU) allPairsBy(ctx context.Context, sum func(context.Context, Predictor, Rectangle) (Sums, error),
+	g *graph.Graph, p Predictor, u graph.Universe, floor float64) (Means, error) {
+	r := rectangleOf(g, u, floor)
+	total, err := sum(ctx, p, r)
 	if err != nil {
 		return Means{}, err
 	}

@@ -1,0 +1,218 @@
+package gpu
+
+import (
+	"bytes"
+	"cmp"
+	"compress/gzip"
+	"context"
+	_ "embed"
+	"fmt"
+	"io"
+	"math"
+	"unsafe"
+
+	"unseen/engine"
+	"unseen/graph"
+	"unseen/internal/kern"
+)
+
+// Format is how rows are kept on a card.
+type Format string
+
+// The formats. What a row loses is what its numbers lose by being rounded: sums are in float32 or wider.
+const (
+	Float32  Format = "float32"
+	Float16  Format = "float16"
+	BFloat16 Format = "bfloat16"
+)
+
+func (f Format) bytes() int {
+	if f == Float32 {
+		return 4
+	}
+	return 2
+}
+
+// Engine is an engine on a graphics card: sums over all pairs are made there, and all else by the processor.
+type Engine struct {
+	engine.CPU
+	device *Device
+	format Format
+	loaded map[string]bool
+}
+
+var _ engine.Engine = (*Engine)(nil)
+
+// Settings of an engine.
+type Settings struct {
+	Threads int    // of the processor; 0 means all
+	Format  Format // default float32
+}
+
+// NewEngine makes an engine on a card, which has to stay open.
+func NewEngine(d *Device, s Settings) (*Engine, error) {
+	s.Format = cmp.Or(s.Format, Float32)
+	switch s.Format {
+	case Float32, Float16, BFloat16:
+	default:
+		return nil, fmt.Errorf("%w: rows of %q; use %s, %s or %s", engine.ErrUnsupported, s.Format, Float32, Float16,
+			BFloat16)
+	}
+	return &Engine{CPU: engine.CPU{Threads: s.Threads}, device: d, format: s.Format, loaded: map[string]bool{}}, nil
+}
+
+// AllPairs implements engine.Engine. There is no limit to the pairs.
+func (e *Engine) AllPairs(ctx context.Context, g *graph.Graph, p engine.Predictor, u graph.Universe,
+	floor float64) (engine.Means, error) {
+	return e.CPU.AllPairsBy(ctx, e, g, p, u, floor)
+}
+
+// leastCapability is the oldest generation of cards that the kernels are made for.
+const leastCapability = 80
+
+// Kernels are made by gpu/make-kernels.
+var (
+	//go:embed kernels/plain.ptx.gz
+	plainImage []byte
+	//go:embed kernels/hopper.cubin.gz
+	hopperImage []byte
+)
+
+// kernel is one that sums pairs.
+type kernel struct {
+	name                     string
+	edge                     int // of a tile
+	depth                    int // what rows are padded to a multiple of
+	blocks, threads, summing int // blocks; threads of each, and of these how many have sums
+	shared                   int
+	perLaunch                uint64 // tiles × numbers of a row, so that a launch takes less than a second
+	mapped                   bool   // takes maps of the rows, for the copy engine
+}
+
+// kernelFor chooses a kernel and loads it.
+func (e *Engine) kernelFor(p *plan) (*kernel, error) {
+	k := &kernel{name: "sumPairs_" + string(e.format), edge: 64, depth: 16, blocks: 4 * e.device.processors, threads: 256,
+		summing: 256, perLaunch: 1 << 30}
+	image, names := plainImage, []string{"sumPairs_float32", "sumPairs_float16", "sumPairs_bfloat16"}
+	if e.device.Capability == 90 && e.format != Float32 {
+		*k = kernel{name: k.name, edge: 128, depth: 64, blocks: e.device.processors, threads: 384, summing: 256,
+			shared: 6*2*128*64*2 + 1024, perLaunch: 1 << 32, mapped: true}
+		if p.dense != 0 {
+			k.name = "sumDense_" + string(e.format)
+		}
+		image, names = hopperImage, []string{"sumPairs_float16", "sumPairs_bfloat16", "sumDense_float16",
+			"sumDense_bfloat16"}
+	}
+	if e.loaded[k.name] {
+		return k, nil
+	}
+	r, err := gzip.NewReader(bytes.NewReader(image))
+	if err != nil {
+		return nil, fmt.Errorf("the kernels of this program are damaged: %w; build it again", err)
+	}
+	code, err := io.ReadAll(r)
+	if err != nil {
+		return nil, fmt.Errorf("the kernels of this program are damaged: %w; build it again", err)
+	}
+	if err := e.device.load(code, names...); err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		e.loaded[name] = true
+	}
+	return k, nil
+}
+
+// tensorMap tells the copy engine where rows are.
+type tensorMap struct {
+	opaque [16]uint64
+	_      [8]uint64 // so that there is an address in it that is a multiple of 64
+}
+
+// arguments are what a kernel is launched with.
+func (k *kernel) arguments(e *Engine, p *plan, a, b *array) ([]unsafe.Pointer, error) {
+	if !k.mapped {
+		return []unsafe.Pointer{unsafe.Pointer(&p.job), unsafe.Pointer(&a.address), unsafe.Pointer(&b.address)}, nil
+	}
+	left, err1 := e.mapRows(a, p.m, p.dim, k)
+	right, err2 := e.mapRows(b, p.n, p.dim, k)
+	return []unsafe.Pointer{unsafe.Pointer(&p.job), left, right}, cmp.Or(err1, err2)
+}
+
+// Numbers of the driver's interface.
+const (
+	kindFloat16, kindBFloat16 = 6, 9
+	swizzle128                = 3
+	promote256                = 3
+)
+
+// mapRows describes rows to the copy engine.
+func (e *Engine) mapRows(a *array, rows, dim uint32, k *kernel) (unsafe.Pointer, error) {
+	room := new(tensorMap)
+	at := unsafe.Pointer(room)
+	if off := uintptr(at) % 64; off != 0 {
+		at = unsafe.Add(at, 64-off)
+	}
+	kind := uint32(kindBFloat16)
+	if e.format == Float16 {
+		kind = kindFloat16
+	}
+	sizes, strides := [2]uint64{uint64(dim), uint64(rows)}, [1]uint64{uint64(dim) * 2}
+	box, steps := [2]uint32{uint32(k.depth), uint32(k.edge)}, [2]uint32{1, 1}
+	return at, e.device.check("cuTensorMapEncodeTiled", e.device.driver.cuTensorMapEncodeTiled(at, kind, 2, a.address,
+		&sizes[0], &strides[0], &box[0], &steps[0], 0, swizzle128, promote256, 0))
+}
+
+// upload copies the rows of sources, as queries, or of targets to the card.
+func (e *Engine) upload(to *array, p *plan, sources bool) error {
+	nodes := p.targets.nodes
+	if sources {
+		nodes = p.sources.nodes
+	}
+	const together = 1 << 14
+	dim, width := p.rows.Dim(), int(p.dim)
+	wide := make([]float32, min(together, len(nodes))*width)
+	narrow := make([]uint16, len(wide))
+	matrix := kern.MatrixOf(p.rows)
+	for first := 0; first < len(nodes); first += together {
+		some := nodes[first:min(first+together, len(nodes))]
+		kern.Chunks(len(some), 64, kern.Threads(e.Threads), func(_, _, from, until int) {
+			offsets := make([]float32, p.fields)
+			for k := from; k < until; k++ {
+				row := wide[k*width:][:width]
+				if sources {
+					p.inner.Query(row[:dim], offsets, p.params, some[k])
+				} else {
+					matrix.Load(row[:dim], int(some[k]))
+				}
+				switch e.format {
+				case BFloat16:
+					for d, x := range row {
+						narrow[k*width+d] = toBFloat16(x)
+					}
+				case Float16:
+					kern.ToHalf(narrow[k*width:][:width], row)
+				}
+			}
+		})
+		var err error
+		if at := uint64(first) * uint64(width) * uint64(e.format.bytes()); e.format == Float32 {
+			err = put(to, at, wide[:len(some)*width])
+		} else {
+			err = put(to, at, narrow[:len(some)*width])
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// toBFloat16 rounds to the nearest, of two the even one.
+func toBFloat16(x float32) uint16 {
+	bits := math.Float32bits(x)
+	if x != x {
+		return uint16(bits>>16) | 0x40
+	}
+	return uint16((bits + 0x7fff + bits>>16&1) >> 16)
+}

@@ -1,0 +1,106 @@
+package gpu
+
+import (
+	"math"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"unseen/engine"
+	"unseen/graph"
+	"unseen/model"
+)
+
+// paperNodes are those of the paper's first dataset.
+const paperNodes = 2_442_008
+
+// TestSpeedOnACard measures sums over all pairs, warm, the median of five. It takes minutes and gigabytes: gpu/prove
+// runs it, with UNSEEN_CARD naming how many nodes there are.
+func TestSpeedOnACard(t *testing.T) {
+	nodes, err := strconv.Atoi(os.Getenv("UNSEEN_CARD"))
+	if err != nil {
+		t.Skip("UNSEEN_CARD does not say of how many nodes: no speed was measured; gpu/prove does")
+	}
+	d := card(t)
+	const dim, fields = 768, 20
+	vectors := must(graph.NewVectors(nodes, dim))(t)
+	defer vectors.Close()
+	noise := draw(rand.New(rand.NewPCG(1, 2)), 1<<22, 1/math.Sqrt(dim))
+	for i := range int32(nodes) {
+		at := int(uint64(i) * 7919 * 64 % uint64(len(noise)-dim))
+		row := slices.Clone(noise[at : at+dim])
+		row[int(i)%dim] += .1
+		if err := vectors.Set(i, row); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n := model.Nodes{Vectors: vectors, Fields: make([]uint16, nodes), FieldCount: fields}
+	all := make([]int32, nodes)
+	for i := range all {
+		all[i], n.Fields[i] = int32(i), uint16(i%fields)
+	}
+	link := must(model.NewLink("diagonal", n, model.LinkOptions{}))(t)
+	params := draw(rand.New(rand.NewPCG(3, 4)), link.Size(), 1)
+	for k := range params {
+		params[k] += 4
+	}
+	params[dim] = -6
+	propensity := must(model.NewPropensity("field-matrix", n, model.PropensityOptions{}))(t)
+	byFields := model.ExposureTerms{Constant: -1, Fields: draw(rand.New(rand.NewPCG(5, 6)), fields*fields, 1)}
+	dense := byFields
+	dense.Link, dense.Source, dense.Target = .3, draw(rand.New(rand.NewPCG(7, 8)), nodes, .5),
+		draw(rand.New(rand.NewPCG(9, 10)), nodes, .5)
+	half := all[:nodes/2]
+	pairs := float64(nodes) * float64(nodes-1)
+	for _, of := range []struct {
+		name  string
+		terms model.ExposureTerms
+		r     engine.Rectangle
+		parts float64 // of all pairs
+	}{
+		{"panel, exposure by field pairs", byFields, engine.Rectangle{Sources: all, Targets: all}, 1},
+		{"panel, exposure of all terms", dense, engine.Rectangle{Sources: all, Targets: all}, 1},
+		{"rectangle, exposure by field pairs", byFields, engine.Rectangle{Sources: half, Targets: all}, .5},
+	} {
+		for _, format := range []Format{BFloat16, Float16, Float32} {
+			if format == Float32 && nodes > 1<<18 {
+				continue
+			}
+			e := must(NewEngine(d, Settings{Format: format}))(t)
+			plan := must(newPlan(n, engine.Predictor{Link: link, LinkParams: params, Propensity: terms{propensity,
+				of.terms}, PropensityParams: make([]float32, propensity.Size())}, of.r))(t)
+			began := time.Now()
+			if err := d.do(func() error {
+				ready, err := e.prepare(plan)
+				if err != nil {
+					return err
+				}
+				defer ready.free()
+				loading := time.Since(began)
+				var took []float64
+				for range 6 {
+					began = time.Now()
+					if _, err := ready.run(t.Context()); err != nil {
+						return err
+					}
+					took = append(took, time.Since(began).Seconds())
+				}
+				took = took[1:]
+				slices.Sort(took)
+				products := pairs * of.parts * 2 * dim
+				if plan.both != 0 {
+					products /= 2
+				}
+				t.Logf("%-36s %-9s %8.3f s (%.0f TFLOP/s; %.3f to %.3f), loading %.1f s; all pairs of %d nodes: %.2f s",
+					of.name, format, took[2], products/took[2]/1e12, took[0], took[4], loading.Seconds(), paperNodes,
+					took[2]/pairs*float64(paperNodes)*float64(paperNodes-1))
+				return nil
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}

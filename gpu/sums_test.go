@@ -1,0 +1,357 @@
+package gpu
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"testing"
+
+	"unseen/engine"
+	"unseen/graph"
+	"unseen/internal/kern"
+	"unseen/model"
+)
+
+func must[T any](x T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return x
+	}
+}
+
+// card opens the real one, or says what is not run.
+func card(t testing.TB) *Device {
+	t.Helper()
+	d, err := Open(0)
+	if errors.Is(err, ErrNoCard) && os.Getenv("UNSEEN_CARD") == "" {
+		t.Skipf("%v: nothing was run on a card; gpu/prove runs it where there is one", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.Close() })
+	return d
+}
+
+// terms is a propensity model of any terms.
+type terms struct {
+	model.PropensityModel
+	of model.ExposureTerms
+}
+
+func (m terms) Terms([]float32) (model.ExposureTerms, bool) { return m.of, true }
+
+// rectangle is something to sum.
+type rectangle struct {
+	name      string
+	nodes     model.Nodes
+	predictor engine.Predictor
+	engine.Rectangle
+}
+
+func draw(rng *rand.Rand, n int, scale float64) []float32 {
+	out := make([]float32, n)
+	for k := range out {
+		out[k] = float32(scale * rng.NormFloat64())
+	}
+	return out
+}
+
+// drawnGraph has nodes in fields of one and of many.
+func drawnGraph(t testing.TB, rng *rand.Rand, nodes, dim int) *graph.Graph {
+	t.Helper()
+	var b graph.Builder
+	for i := range nodes {
+		field := fmt.Sprint("small ", i%40)
+		if f := rng.IntN(6); f < 5 {
+			field = fmt.Sprint("large ", f/3)
+		}
+		must(b.AddNode(graph.Node{ID: fmt.Sprint(i), Field: field}))(t)
+	}
+	if nodes > 1 {
+		if err := b.AddLinkIndex(0, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g, _, err := b.Build()
+	vectors := must(graph.NewVectors(nodes, dim))(t)
+	for i := range int32(nodes) {
+		if err := vectors.Set(i, draw(rng, dim, 1/math.Sqrt(float64(dim)))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return must(must(g, err)(t).WithVectors(vectors))(t)
+}
+
+// rectangles are drawn anew with every seed: all models and terms, sizes below a tile and with every remainder.
+func rectangles(t testing.TB, seed uint64, rounds, most int) (out []rectangle) {
+	rng := rand.New(rand.NewPCG(seed, 3))
+	for round := range rounds {
+		nodes, dim := 2+rng.IntN(most), 1+rng.IntN(150)
+		if round == 0 {
+			nodes = 2
+		}
+		g := drawnGraph(t, rng, nodes, dim)
+		n := model.NodesOf(g)
+		kind := []string{"diagonal", "diagonal-field", "low-rank"}[round%3]
+		link := must(model.NewLink(kind, n, model.LinkOptions{Rank: 4}))(t)
+		params := draw(rng, link.Size(), 2)
+		if kind == "low-rank" {
+			params = draw(rng, link.Size(), .5)
+		}
+		if kind != "low-rank" { // b: links are rare, or common
+			params[dim] = []float32{-14, -3, 0, 5}[rng.IntN(4)]
+		}
+		propensity := must(model.NewPropensity("field-matrix", n, model.PropensityOptions{}))(t)
+		e := model.ExposureTerms{Constant: float32(rng.NormFloat64()*3 - 2)}
+		if rng.IntN(4) > 0 {
+			e.Fields = draw(rng, n.FieldCount*n.FieldCount, 2)
+		}
+		if rng.IntN(2) > 0 {
+			e.Link, e.Source, e.Target = float32(rng.NormFloat64()), draw(rng, nodes, 1), draw(rng, nodes, 1)
+		}
+		all := make([]int32, nodes)
+		for i := range all {
+			all[i] = int32(i)
+		}
+		some := func() []int32 {
+			if round%2 == 0 || nodes < 3 {
+				return all
+			}
+			var out []int32
+			for i := range int32(nodes) {
+				if rng.IntN(3) > 0 {
+					out = append(out, i)
+				}
+			}
+			return out
+		}
+		r := engine.Rectangle{Sources: some(), Targets: some()}
+		if rng.IntN(3) == 0 {
+			r.Rank = g.ShuffledOrder(rng).Rank
+		}
+		if rng.IntN(2) == 0 {
+			r.Floor = .05
+		}
+		out = append(out, rectangle{fmt.Sprintf("%d: %s, %d nodes of %d numbers, ordered %v, dense %v", round, kind,
+			nodes, dim, r.Rank != nil, e.Link != 0), n, engine.Predictor{Link: link, LinkParams: params,
+			Propensity: terms{propensity, e}, PropensityParams: make([]float32, propensity.Size())}, r})
+	}
+	return out
+}
+
+// inFloat64 sums pair after pair, of rows as the card has them.
+func (r *rectangle) inFloat64(t testing.TB, format Format) engine.Sums {
+	p := must(newPlan(r.nodes, r.predictor, r.Rectangle))(t)
+	dim := p.rows.Dim()
+	rounded := func(row []float32) {
+		for d, x := range row {
+			switch format {
+			case BFloat16:
+				row[d] = math.Float32frombits(uint32(toBFloat16(x)) << 16)
+			case Float16:
+				half := make([]uint16, 1)
+				kern.ToHalf(half, []float32{x})
+				kern.FromHalf(row[d:d+1], half)
+			}
+		}
+	}
+	own, target, offsets := make([]float32, dim), make([]float32, dim), make([]float32, r.nodes.FieldCount)
+	z := func(i, j int32) float64 {
+		p.inner.Query(own, offsets, p.params, i)
+		kern.MatrixOf(p.rows).Load(target, int(j))
+		rounded(own)
+		rounded(target)
+		sum := float64(offsets[r.nodes.Fields[j]])
+		for d, x := range own {
+			sum += float64(x) * float64(target[d])
+		}
+		return sum
+	}
+	e, _ := model.TermsOf(r.predictor.Propensity, nil)
+	s := func(i, j int32, z float64) float64 {
+		sum := float64(e.Constant) + float64(e.Link)*z
+		if e.Fields != nil {
+			sum += float64(e.Fields[int(r.nodes.Fields[i])*r.nodes.FieldCount+int(r.nodes.Fields[j])])
+		}
+		if e.Source != nil {
+			sum += float64(e.Source[i]) + float64(e.Target[j])
+		}
+		return sum
+	}
+	place := map[int32]int{}
+	for k, i := range p.sources.nodes {
+		place[i] = k
+	}
+	var out engine.Sums
+	for _, i := range r.Sources {
+		for _, j := range r.Targets {
+			if i == j || r.Rank != nil && r.Rank[j] >= r.Rank[i] {
+				continue
+			}
+			logit := 0.
+			if p.triangle != 0 && place[j] > place[i] { // the product of the other direction serves
+				logit = z(j, i)
+			} else {
+				logit = z(i, j)
+			}
+			pi, rest := kern.Sigmoid64(s(i, j, logit))
+			hidden := rest
+			if pi < r.Floor {
+				hidden = 1 - r.Floor
+			}
+			sigma, other := kern.Sigmoid64(logit)
+			no := math.Max(logit, 0) + math.Log1p(math.Exp(-math.Abs(logit)))
+			yes := no - logit
+			psi, tau := other/(other+hidden*sigma), hidden*sigma/(other+hidden*sigma)
+			out.Add(engine.Sums{Pairs: 1, Link: sigma, Likelihood: -math.Log1p(-pi * sigma), Naive: no, W: psi * no,
+				PU: no, AP: psi*no + tau*yes})
+		}
+	}
+	return out
+}
+
+// off is the largest relative error of sums.
+func off(got, want engine.Sums) float64 {
+	if got.Pairs != want.Pairs {
+		return math.Inf(1)
+	}
+	most := 0.
+	for _, p := range [][2]float64{{got.Link, want.Link}, {got.Likelihood, want.Likelihood}, {got.Naive, want.Naive},
+		{got.W, want.W}, {got.PU, want.PU}, {got.AP, want.AP}} {
+		if p[0] != p[0] {
+			return math.Inf(1)
+		}
+		if p[1] != 0 {
+			most = max(most, math.Abs(p[0]-p[1])/math.Abs(p[1]))
+		}
+	}
+	return most
+}
+
+// What the card is given, cut into tiles and put together again comes to what the processor sums: with a card that is
+// not there, on both ways.
+func TestSumsByAFakeCard(t *testing.T) {
+	t.Parallel()
+	for _, r := range rectangles(t, 1, 24, 330) {
+		want := must(engine.CPU{}.SumRectangle(t.Context(), r.nodes, r.predictor, r.Rectangle))(t)
+		for _, capability := range []int32{80, 90} {
+			for _, format := range []Format{Float32, Float16, BFloat16} {
+				fake := newFakeCard(capability)
+				d := must(open(&fake.driver, 0))(t)
+				e := must(NewEngine(d, Settings{Format: format}))(t)
+				got := must(e.SumRectangle(t.Context(), r.nodes, r.predictor, r.Rectangle))(t)
+				if format == Float32 {
+					if x := off(got, want); x > 2e-5 {
+						t.Errorf("%s: %+v; the processor has %+v", r.name, got, want)
+					}
+				}
+				if x := off(got, r.inFloat64(t, format)); x > 3e-6 {
+					t.Errorf("%s, %s, generation %d: %g off, %+v", r.name, format, capability, x, got)
+				}
+				if len(fake.memory) > 0 {
+					t.Errorf("%s: %d pieces of memory are not given back", r.name, len(fake.memory))
+				}
+			}
+		}
+	}
+}
+
+// All tiles have numbers, each one.
+func TestEveryTileHasANumber(t *testing.T) {
+	t.Parallel()
+	rng := rand.New(rand.NewPCG(5, 5))
+	for range 200 {
+		j := job{m: 1 + rng.Uint32N(3000), n: 1 + rng.Uint32N(3000)}
+		if rng.IntN(2) == 0 {
+			j.n, j.triangle = j.m, 1
+		}
+		edge := []uint32{64, 128}[rng.IntN(2)]
+		found := map[[2]uint32]int{}
+		for number := range j.tiles(int(edge)) {
+			if row, column, ok := tileAt(&j, number, edge); ok {
+				found[[2]uint32{row, column}]++
+			}
+		}
+		for i := uint32(0); i < j.m; i += edge {
+			for k := uint32(0); k < j.n && (j.triangle == 0 || k <= i); k += edge {
+				if at := [2]uint32{i / edge, k / edge}; found[at] != 1 {
+					t.Fatalf("%+v: tile %v has %d numbers", j, at, found[at])
+				}
+				delete(found, [2]uint32{i / edge, k / edge})
+			}
+		}
+		if len(found) > 0 {
+			t.Fatalf("%+v: tiles that are not there: %v", j, found)
+		}
+	}
+}
+
+// A driver that fails is an error that names the call, and nothing is left behind.
+func TestFailingCard(t *testing.T) {
+	t.Parallel()
+	r := rectangles(t, 2, 1, 50)[0]
+	for _, call := range []string{"cuMemAlloc", "cuMemcpyHtoD", "cuMemcpyDtoH", "cuLaunchKernel", "cuCtxSynchronize",
+		"cuModuleLoadData", "cuModuleGetFunction", "cuFuncSetAttribute", "cuTensorMapEncodeTiled", "cuCtxSetCurrent"} {
+		fake := newFakeCard(90)
+		e := must(NewEngine(must(open(&fake.driver, 0))(t), Settings{Format: BFloat16}))(t)
+		fake.fails[call] = 700
+		_, err := e.SumRectangle(t.Context(), r.nodes, r.predictor, r.Rectangle)
+		if err == nil || !strings.Contains(err.Error(), "700") {
+			t.Errorf("%s: %v", call, err)
+		}
+		if call != "cuMemAlloc" && len(fake.memory) > 0 {
+			t.Errorf("%s: memory is not given back", call)
+		}
+	}
+	old := newFakeCard(75)
+	if _, err := open(&old.driver, 0); !errors.Is(err, ErrNoCard) || !strings.Contains(err.Error(), "7.5") {
+		t.Error(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	e := must(NewEngine(must(open(&newFakeCard(90).driver, 0))(t), Settings{}))(t)
+	if _, err := e.SumRectangle(ctx, r.nodes, r.predictor, r.Rectangle); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	link := must(model.NewLink("mlp", r.nodes, model.LinkOptions{Rank: 2}))(t)
+	p := r.predictor
+	p.Link, p.LinkParams = link, make([]float32, link.Size())
+	if _, err := e.SumRectangle(t.Context(), r.nodes, p, r.Rectangle); !errors.Is(err, engine.ErrUnsupported) ||
+		!strings.Contains(err.Error(), "mlp") {
+		t.Error(err)
+	}
+}
+
+// On a card: float32 within 1e-5 of float64, and 16 bits within 1e-6 beyond the rounding of the rows themselves; the
+// same bits on every run.
+func TestSumsOnACard(t *testing.T) {
+	d := card(t)
+	seed := rand.Uint64()
+	t.Logf("%s, generation %d, CUDA %s, seed %d", d.Name, d.Capability, d.Driver, seed)
+	worst := map[Format]float64{}
+	for _, r := range rectangles(t, seed, 60, 700) {
+		for format, most := range map[Format]float64{Float32: 1e-5, Float16: 1e-6, BFloat16: 1e-6} {
+			e := must(NewEngine(d, Settings{Format: format}))(t)
+			got := must(e.SumRectangle(t.Context(), r.nodes, r.predictor, r.Rectangle))(t)
+			again := must(e.SumRectangle(t.Context(), r.nodes, r.predictor, r.Rectangle))(t)
+			if got != again {
+				t.Errorf("%s, %s: %+v, then %+v", r.name, format, got, again)
+			}
+			want := r.inFloat64(t, format)
+			x := off(got, want)
+			worst[format] = max(worst[format], x)
+			if !(x <= most) {
+				t.Errorf("%s, %s: %g off: %+v, in float64 %+v", r.name, format, x, got, want)
+			}
+		}
+	}
+	t.Logf("largest relative errors: %v", worst)
+}
