@@ -95,8 +95,8 @@ func (e *Engine) kernelFor(p *plan) (*kernel, error) {
 		summing: 256, perLaunch: 1 << 30}
 	image, names := plainImage, []string{"sumPairs_float32", "sumPairs_float16", "sumPairs_bfloat16"}
 	if e.device.Capability == 90 && e.format != Float32 {
-		*k = kernel{name: k.name, edge: 128, depth: 64, blocks: e.device.processors, threads: 384, summing: 256,
-			shared: 6*2*128*64*2 + 1024, perLaunch: 1 << 32, mapped: true}
+		*k = kernel{name: k.name, edge: 128, depth: 64, blocks: e.device.processors, threads: 640, summing: 384,
+			shared: 3*2*128*64*2 + 2*128*128*4 + 1024, perLaunch: 1 << 32, mapped: true}
 		if p.dense != 0 {
 			k.name = "sumDense_" + string(e.format)
 		}

@@ -130,8 +130,8 @@ func (f *fakeCard) launch(function uintptr, blocks, _, _, threads, _, _, _ uint3
 		}
 	}
 	edge, summing := uint32(64), threads
-	if threads == 384 {
-		edge, summing = 128, 256
+	if threads == 640 {
+		edge, summing = 128, 384
 	}
 	sums := make([]float64, blocks*summing*perThread)
 	a, b := rows(list[1], j.m), rows(list[2], j.n)

@@ -101,7 +101,7 @@ func rectangles(t testing.TB, seed uint64, rounds, most int) (out []rectangle) {
 		g := drawnGraph(t, rng, nodes, dim)
 		n := model.NodesOf(g)
 		kind := []string{"diagonal", "diagonal-field", "low-rank"}[round%3]
-		link := must(model.NewLink(kind, n, model.LinkOptions{Rank: 4}))(t)
+		link := must(model.NewLink(kind, n, model.LinkOptions{Rank: min(4, dim)}))(t)
 		params := draw(rng, link.Size(), 2)
 		if kind == "low-rank" {
 			params = draw(rng, link.Size(), .5)

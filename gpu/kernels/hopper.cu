@@ -1,12 +1,17 @@
-// The sums on a Hopper card. Two groups of four warps take turns: while one multiplies a tile of 128 × 128 on the matrix
-// units, the other makes the sums of its last one. A fifth warp fetches rows ahead of both, by the copy engine.
+// The sums on a Hopper card. Of five groups of four warps, one fetches rows by the copy engine and finds out what tiles are
+// like, one multiplies tiles of 128 × 128 on the matrix units and puts the products aside in shared memory, and three add
+// them up: that is most of the work, and takes turns on the same units of arithmetic.
 #include "pairs.cuh"
 
 struct alignas(64) TensorMap { u64 opaque[16]; }; // CUtensorMap
 
-constexpr int kTile = 128, kDepth = 64, kStages = 6;
-constexpr int kRowsBytes = kTile * kDepth * 2, kStageBytes = 2 * kRowsBytes;
-constexpr int kThreads = 384; // the fetching group, and two that compute
+constexpr int kTile = 128, kDepth = 64, kStages = 3, kBuffers = 2, kCorners = 4;
+constexpr int kRowsBytes = kTile * kDepth * 2, kStageBytes = 2 * kRowsBytes, kBufferBytes = kTile * kTile * 4;
+constexpr int kAdding = 3; // groups that add up
+constexpr int kThreads = 128 * (2 + kAdding);
+
+// Of 96 registers that each thread begins with, those of the other groups give some up to the one that multiplies: 40, 160 and
+// three times 88 are less than five times 96, or it would wait for ever.
 
 __device__ __forceinline__ u32 shared(const void *p) { return u32(__cvta_generic_to_shared(p)); }
 
@@ -29,9 +34,6 @@ __device__ __forceinline__ u64 descriptor(u32 address) {
   return u64((address & 0x3ffff) >> 4) | u64(1) << 16 | u64(1024 >> 4) << 32 | u64(1) << 62;
 }
 
-__device__ __forceinline__ void turnWait(int who) { asm volatile("bar.sync %0, 256;" ::"r"(who) : "memory"); }
-__device__ __forceinline__ void turnGive(int who) { asm volatile("bar.arrive %0, 256;" ::"r"(who) : "memory"); }
-
 #define REG8(a, o) "+f"(a[o]), "+f"(a[o + 1]), "+f"(a[o + 2]), "+f"(a[o + 3]), "+f"(a[o + 4]), "+f"(a[o + 5]), "+f"(a[o + 6]), "+f"(a[o + 7])
 #define REG64(a) REG8(a, 0), REG8(a, 8), REG8(a, 16), REG8(a, 24), REG8(a, 32), REG8(a, 40), REG8(a, 48), REG8(a, 56)
 #define LIST64                                                                                                         \
@@ -50,135 +52,170 @@ __device__ __forceinline__ void productFence() { asm volatile("wgmma.fence.sync.
 __device__ __forceinline__ void productCommit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 template <int kLeft> __device__ __forceinline__ void productWait() { asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kLeft) : "memory"); }
 
-// forward moves the sums of the matrix units down, so that the code that reads the first of them serves all.
-template <int kBy> __device__ __forceinline__ void forward(float (&acc)[128]) {
+// A thread of the group that multiplies has 128 products of a tile: 32 times four, of which element e is in row
+// lane/4 + 8·(e/2) and in column 2·(lane % 4) + e % 2 of eight; the first sixteen fours are of the upper half.
+__device__ __forceinline__ void putAside(u32 to, const float (&acc)[64]) {
 #pragma unroll
-  for (int e = 0; e + kBy < 128; e++) acc[e] = acc[e + kBy];
+  for (u32 g = 0; g < 16; g++)
+    asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(to + g * 2048), "f"(acc[g * 4]), "f"(acc[g * 4 + 1]), "f"(acc[g * 4 + 2]), "f"(acc[g * 4 + 3]) : "memory");
+}
+__device__ __forceinline__ Wide takeBack(u32 from) {
+  Wide v;
+  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(v[0]), "=f"(v[1]), "=f"(v[2]), "=f"(v[3]) : "r"(from) : "memory");
+  return v;
 }
 
-// addWhole adds a tile that is whole and even.
+// addWhole adds the fours of one group of a tile that is whole and even.
 template <bool kDense, int kKind>
-__device__ __forceinline__ void addWhole(const Job &job, const Corner &c, float (&acc)[128], u32 row, u32 column, Totals &t) {
+__device__ __forceinline__ void addWhole(const Job &job, const Corner &c, u32 aside, u32 group, u32 row, u32 column, Totals &t) {
 #pragma unroll 1
-  for (u32 half = 0; half < 2; half++) {
-    const float4 a = job.sourceTerms[row + half * 64], b = job.sourceTerms[row + half * 64 + 8];
-    const float za = a.x + c.offset, zb = b.x + c.offset;
-#pragma unroll
-    for (u32 g = 0; g < 16; g++) {
-      if (kDense) {
-        const float4 both = *reinterpret_cast<const float4 *>(job.targetTerms + column + g * 8);
-        const float2 l = make_float2(both.x, both.y), r = make_float2(both.z, both.w);
-#pragma unroll
-        for (u32 e = 0; e < 4; e++)
-          addDense<kKind>(job, c, acc[g * 4 + e] + (e < 2 ? za : zb), e < 2 ? a : b, e % 2 ? r : l, t);
-      } else {
-#pragma unroll
-        for (u32 e = 0; e < 4; e++) addEven<kKind>(job, c, acc[g * 4 + e] + (e < 2 ? za : zb), t);
-      }
+  for (u32 g = group; g < 32; g += kAdding) {
+    const u32 own = row + g / 16 * (kTile / 2);
+    const float4 a = __ldg(&job.sourceTerms[own]), b = __ldg(&job.sourceTerms[own + 8]);
+    Wide z = takeBack(aside + g * 2048);
+    EACH z[e] += (e < 2 ? a.x : b.x) + c.offset;
+    if (kDense) {
+      const float4 both = __ldg(reinterpret_cast<const float4 *>(job.targetTerms + column + g % 16 * 8));
+      Wide there, back;
+      EACH there[e] = (e < 2 ? a.y : b.y) + c.sThere + (e % 2 ? both.w : both.y);
+      EACH back[e] = (e < 2 ? a.z : b.z) + c.sBack + (e % 2 ? both.z : both.x);
+      addDense<kKind>(job, z, there, back, t);
+    } else {
+      addEven<kKind>(job, c, z, t);
     }
-    forward<64>(acc);
+    t.pairs += kWide;
   }
 }
 
-// Of the 128 sums of a thread, element 4·g + 2·h + e of each half is in row lane/4 + 8·h and column 8·g + 2·(lane % 4) + e.
+// addTile adds the fours of one group.
 template <bool kDense>
-__device__ __forceinline__ void addTile(const Job &job, const Corner &c, float (&acc)[128], Totals &t) {
+__device__ __forceinline__ void addTile(const Job &job, const Corner &c, u32 aside, u32 group, Totals &t) {
   const u32 lane = threadIdx.x % 32, row = c.first + threadIdx.x % 128 / 32 * 16 + lane / 4, column = c.left + lane % 4 * 2;
-  if (!c.whole || !c.even) {
-#pragma unroll 1
-    for (u32 g = 0; g < 32; g++) { // four at a time: there are few such tiles
-#pragma unroll
-      for (u32 e = 0; e < 4; e++)
-        addAny<kDense>(job, acc[e], row + g / 16 * 64 + e / 2 * 8, column + g % 16 * 8 + e % 2, t);
-      forward<4>(acc);
-    }
+  if (c.whole && c.even) {
+    if (kDense && c.kind == 3) addWhole<kDense, 3>(job, c, aside, group, row, column, t);
+    else if (!kDense && c.kind == 0) addWhole<kDense, 0>(job, c, aside, group, row, column, t);
+    else if (!kDense && c.kind == 1) addWhole<kDense, 1>(job, c, aside, group, row, column, t);
+    else addWhole<kDense, 2>(job, c, aside, group, row, column, t);
     return;
   }
-  if (!kDense && c.kind == 0) addWhole<kDense, 0>(job, c, acc, row, column, t);
-  else if (c.kind < 2) addWhole<kDense, 1>(job, c, acc, row, column, t);
-  else addWhole<kDense, 2>(job, c, acc, row, column, t);
-  t.pairs += 128;
+#pragma unroll 1
+  for (u32 g = group; g < 32; g += kAdding) {
+    u32 i[kWide], j[kWide];
+    EACH i[e] = row + g / 16 * (kTile / 2) + e / 2 * 8, j[e] = column + g % 16 * 8 + e % 2;
+    addAny<kDense>(job, takeBack(aside + g * 2048), i, j, t);
+  }
 }
+
+// Ring is a place in a ring of buffers, and how often it has come around.
+template <int kCount> struct Ring {
+  u32 at = 0, phase = 0;
+  __device__ __forceinline__ void next() {
+    if (++at == kCount) at = 0, phase ^= 1;
+  }
+};
+
+struct Barriers {
+  u64 full[kStages], empty[kStages];           // of rows
+  u64 made[kBuffers], taken[kBuffers];         // of products
+  u64 known[kCorners], forgotten[kCorners];    // of corners
+};
 
 template <bool kHalf, bool kDense>
 __device__ __forceinline__ void sumPairs(const Job &job, const TensorMap *mapA, const TensorMap *mapB) {
   extern __shared__ unsigned char room[];
-  __shared__ alignas(8) u64 full[kStages], empty[kStages];
-  const u32 base = (shared(room) + 1023) & ~1023u;
-  const int group = threadIdx.x / 128;
+  __shared__ alignas(8) Barriers bars;
+  __shared__ Corner corners[kCorners];
+  const u32 base = (shared(room) + 1023) & ~1023u, products = base + kStages * kStageBytes;
+  const u32 group = threadIdx.x / 128;
   if (threadIdx.x == 0) {
-    for (int s = 0; s < kStages; s++) {
-      barrierInit(shared(&full[s]), 1);
-      barrierInit(shared(&empty[s]), 1);
-    }
+    for (int s = 0; s < kStages; s++) barrierInit(shared(&bars.full[s]), 1), barrierInit(shared(&bars.empty[s]), 1);
+    for (int s = 0; s < kBuffers; s++) barrierInit(shared(&bars.made[s]), 128), barrierInit(shared(&bars.taken[s]), 128 * kAdding);
+    for (int s = 0; s < kCorners; s++) barrierInit(shared(&bars.known[s]), 1), barrierInit(shared(&bars.forgotten[s]), 128 * kAdding);
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
   }
   __syncthreads();
   const u32 steps = job.dim / kDepth;
+  Ring<kStages> stage;
+  Ring<kBuffers> buffer;
+  Ring<kCorners> corner;
   if (group == 0) {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
     if (threadIdx.x == 0) {
-      u32 stage = 0, phase = 0;
       for (u64 number = job.from + blockIdx.x; number < job.to; number += gridDim.x) {
         u32 row, column;
         if (!tileAt(job, number, kTile, row, column)) continue;
-        for (u32 k = 0; k < steps; k++) {
-          barrierWait(shared(&empty[stage]), phase ^ 1);
-          const u32 bar = shared(&full[stage]), to = base + stage * kStageBytes;
+        for (u32 k = 0; k < steps; k++, stage.next()) {
+          barrierWait(shared(&bars.empty[stage.at]), stage.phase ^ 1);
+          const u32 bar = shared(&bars.full[stage.at]), to = base + stage.at * kStageBytes;
           barrierExpect(bar, kStageBytes);
           fetch(to, mapA, bar, k * kDepth, row * kTile);
           fetch(to + kRowsBytes, mapB, bar, k * kDepth, column * kTile);
-          if (++stage == kStages) stage = 0, phase ^= 1;
         }
       }
-    }
-    return;
-  }
-  asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
-  double sums[kSums] = {};
-  const u32 mine = group - 1;
-  u32 stage = 0, phase = 0, turn = 0;
-  if (mine == 1) turnGive(1);
-  for (u64 number = job.from + blockIdx.x; number < job.to; number += gridDim.x) {
-    u32 row, column;
-    if (!tileAt(job, number, kTile, row, column)) continue;
-    if ((turn++ & 1) != mine) { // its rows go by
-      stage += steps % kStages;
-      phase ^= (steps / kStages) & 1;
-      if (stage >= kStages) stage -= kStages, phase ^= 1;
-      continue;
-    }
-    float acc[128];
-    float(&upper)[64] = *reinterpret_cast<float(*)[64]>(&acc[0]), (&lower)[64] = *reinterpret_cast<float(*)[64]>(&acc[64]);
-    turnWait(1 + mine);
-    u32 last = stage;
-    for (u32 k = 0; k < steps; k++) {
-      barrierWait(shared(&full[stage]), phase);
-      const u32 at = base + stage * kStageBytes;
-      const u64 a = descriptor(at), b = descriptor(at + kRowsBytes);
-      productFence();
-#pragma unroll
-      for (int d = 0; d < kDepth / 16; d++) {
-        product<kHalf>(upper, a + 2 * d, b + 2 * d, (k | d) != 0);
-        product<kHalf>(lower, a + (64 * kDepth * 2 >> 4) + 2 * d, b + 2 * d, (k | d) != 0);
+    } else if (threadIdx.x == 32) {
+      for (u64 number = job.from + blockIdx.x; number < job.to; number += gridDim.x) {
+        u32 row, column;
+        if (!tileAt(job, number, kTile, row, column)) continue;
+        Corner c;
+        c.find<kTile, kTile>(job, row, column);
+        barrierWait(shared(&bars.forgotten[corner.at]), corner.phase ^ 1);
+        corners[corner.at] = c;
+        barrierArrive(shared(&bars.known[corner.at]));
+        corner.next();
       }
-      productCommit();
-      productWait<1>();
-      if (k > 0 && threadIdx.x % 128 == 0) barrierArrive(shared(&empty[last]));
-      last = stage;
-      if (++stage == kStages) stage = 0, phase ^= 1;
     }
-    turnGive(1 + (mine ^ 1));
-    productWait<0>();
-    if (threadIdx.x % 128 == 0) barrierArrive(shared(&empty[last]));
-    Corner c;
-    c.find<kTile, kTile>(job, row, column);
-    Totals t;
-    addTile<kDense>(job, c, acc, t);
-    t.keep(sums);
+  } else if (group == 1) {
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 160;");
+    const u32 mine = products + threadIdx.x % 128 * 16;
+    for (u64 number = job.from + blockIdx.x; number < job.to; number += gridDim.x) {
+      u32 row, column;
+      if (!tileAt(job, number, kTile, row, column)) continue;
+      float upper[64], lower[64];
+      u32 last = 0;
+      for (u32 k = 0; k < steps; k++, stage.next()) {
+        barrierWait(shared(&bars.full[stage.at]), stage.phase);
+        const u32 at = base + stage.at * kStageBytes;
+        const u64 a = descriptor(at), b = descriptor(at + kRowsBytes);
+        productFence();
+#pragma unroll
+        for (int d = 0; d < kDepth / 16; d++) {
+          product<kHalf>(upper, a + 2 * d, b + 2 * d, (k | d) != 0);
+          product<kHalf>(lower, a + (64 * kDepth * 2 >> 4) + 2 * d, b + 2 * d, (k | d) != 0);
+        }
+        productCommit();
+        productWait<1>();
+        if (k > 0 && threadIdx.x % 128 == 0) barrierArrive(shared(&bars.empty[last]));
+        last = stage.at;
+      }
+      productWait<0>();
+      if (threadIdx.x % 128 == 0) barrierArrive(shared(&bars.empty[last]));
+      barrierWait(shared(&bars.taken[buffer.at]), buffer.phase ^ 1);
+      putAside(mine + buffer.at * kBufferBytes, upper);
+      putAside(mine + buffer.at * kBufferBytes + kBufferBytes / 2, lower);
+      barrierArrive(shared(&bars.made[buffer.at]));
+      buffer.next();
+    }
+  } else {
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 88;");
+    double sums[kSums] = {};
+    const u32 mine = products + threadIdx.x % 128 * 16;
+    for (u64 number = job.from + blockIdx.x; number < job.to; number += gridDim.x) {
+      u32 row, column;
+      if (!tileAt(job, number, kTile, row, column)) continue;
+      barrierWait(shared(&bars.known[corner.at]), corner.phase);
+      const Corner c = corners[corner.at];
+      barrierArrive(shared(&bars.forgotten[corner.at]));
+      corner.next();
+      barrierWait(shared(&bars.made[buffer.at]), buffer.phase);
+      Totals t;
+      addTile<kDense>(job, c, mine + buffer.at * kBufferBytes, group - 2, t);
+      barrierArrive(shared(&bars.taken[buffer.at]));
+      buffer.next();
+      t.keep(sums);
+    }
+    for (int k = 0; k < kSums; k++)
+      job.sums[(u64(blockIdx.x) * 128 * kAdding + threadIdx.x - 256) * kSums + k] = sums[k];
   }
-  if (mine == 0 ? (turn & 1) == 0 : (turn & 1) == 1) turnWait(1 + mine); // the last turn that was given
-  for (int k = 0; k < kSums; k++) job.sums[(u64(blockIdx.x) * 256 + threadIdx.x - 128) * kSums + k] = sums[k];
 }
 
 #define KERNEL(name, half, dense)                                                                                      \

@@ -40,58 +40,85 @@ __device__ __forceinline__ float exp2Fast(float x) { float y; asm("ex2.approx.ft
 __device__ __forceinline__ float log2Fast(float x) { float y; asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
 __device__ __forceinline__ float inverse(float x) { float y; asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
 
+// Pairs are taken kWide at a time, step by step: one after the other they would wait for each step to end.
+constexpr int kWide = 4;
+#define EACH _Pragma("unroll") for (int e = 0; e < kWide; e++)
+struct Wide {
+  float v[kWide];
+  __device__ __forceinline__ float &operator[](int e) { return v[e]; }
+  __device__ __forceinline__ const float &operator[](int e) const { return v[e]; }
+};
+
+// horner sets p to p·x + c.
+__device__ __forceinline__ void horner(Wide &p, const Wide &x, float c) { EACH p[e] = fmaf(p[e], x[e], c); }
+
 // log(1 + u) for u from 0 to 1, within 4e-8 of itself.
-__device__ __forceinline__ float log1pUnit(float u) {
-  float p = 0.00512610212f;
-  p = fmaf(p, u, -0.0290740646f);
-  p = fmaf(p, u, 0.0775160866f);
-  p = fmaf(p, u, -0.136022476f);
-  p = fmaf(p, u, 0.190768807f);
-  p = fmaf(p, u, -0.24835399f);
-  p = fmaf(p, u, 0.333181217f);
-  p = fmaf(p, u, -0.49999445f);
-  p = fmaf(p, u, 0.999999966f);
-  return p * u;
+__device__ __forceinline__ Wide log1pUnit(const Wide &u) {
+  Wide p;
+  EACH p[e] = fmaf(0.00512610212f, u[e], -0.0290740646f);
+  horner(p, u, 0.0775160866f);
+  horner(p, u, -0.136022476f);
+  horner(p, u, 0.190768807f);
+  horner(p, u, -0.24835399f);
+  horner(p, u, 0.333181217f);
+  horner(p, u, -0.49999445f);
+  horner(p, u, 0.999999966f);
+  EACH p[e] *= u[e];
+  return p;
 }
 
 // −log(1 − x), given x and q = 1 − x: of x up to kSmall by a polynomial, as the logarithm knows nothing of small ones.
 constexpr float kSmall = .25f;
 
-template <bool kAll> __device__ __forceinline__ float negLog(float x, float q) {
-  float p = 0.338643635f;
-  p = fmaf(p, x, 0.144631154f);
+__device__ __forceinline__ float negLogSmall(float x) {
+  float p = fmaf(0.338643635f, x, 0.144631154f);
   p = fmaf(p, x, 0.257644195f);
   p = fmaf(p, x, 0.332870349f);
   p = fmaf(p, x, 0.500010081f);
   p = fmaf(p, x, 0.999999965f);
-  p *= x;
-  return kAll && x > kSmall ? -kLn2 * log2Fast(q) : p;
+  return p * x;
+}
+__device__ __forceinline__ float negLogAny(float x, float q) { return x > kSmall ? -kLn2 * log2Fast(q) : negLogSmall(x); }
+
+// sigmoids sets σ(z), σ(−z) and exp(−|z|).
+__device__ __forceinline__ void sigmoids(const Wide &z, Wide &sigma, Wide &other, Wide &u) {
+  Wide r;
+  EACH u[e] = exp2Fast(-kLog2e * fabsf(z[e]));
+  EACH r[e] = inverse(1 + u[e]);
+  EACH {
+    const float ur = u[e] * r[e];
+    sigma[e] = z[e] >= 0 ? r[e] : ur;
+    other[e] = z[e] >= 0 ? ur : r[e];
+  }
 }
 
-// What both directions of a pair share.
-struct Pair {
-  float sigma, other;   // σ(z), σ(−z)
-  float no, yes;        // softplus(z), softplus(−z)
-  __device__ __forceinline__ explicit Pair(float z) {
-    const float u = exp2Fast(-kLog2e * fabsf(z)), r = inverse(1 + u), ur = u * r, l = log1pUnit(u);
-    sigma = z >= 0 ? r : ur;
-    other = z >= 0 ? ur : r;
-    no = fmaxf(z, 0.f) + l;
-    yes = fmaxf(-z, 0.f) + l;
+// What both directions of pairs share.
+struct Pairs {
+  Wide sigma, other; // σ(z), σ(−z)
+  Wide no, yes;      // softplus(z), softplus(−z)
+  __device__ __forceinline__ explicit Pairs(const Wide &z) {
+    Wide u;
+    sigmoids(z, sigma, other, u);
+    const Wide l = log1pUnit(u);
+    EACH no[e] = fmaxf(z[e], 0.f) + l[e];
+    EACH yes[e] = fmaxf(-z[e], 0.f) + l[e];
   }
 };
 
-// Exposure is π, 1 − π, and both as the risks see them: a float4 of a table.
+// Exposure is π, 1 − π, and what that is as the risks see it.
 struct Exposure {
-  float pi, rest, seen, hidden;
-  __device__ __forceinline__ explicit Exposure(const float4 &v) : pi(v.x), rest(v.y), seen(v.z), hidden(v.w) {}
-  // of a logit
-  __device__ __forceinline__ Exposure(float s, float floor) {
-    const float u = exp2Fast(-kLog2e * fabsf(s)), r = inverse(1 + u), ur = u * r;
-    pi = s >= 0 ? r : ur;
-    rest = s >= 0 ? ur : r;
-    seen = fmaxf(pi, floor);
-    hidden = fminf(rest, 1 - floor);
+  Wide pi, rest, hidden;
+  __device__ __forceinline__ Exposure() {}
+  // of one entry of the table
+  __device__ __forceinline__ explicit Exposure(const float4 &v) {
+    EACH pi[e] = v.x, rest[e] = v.y, hidden[e] = v.w;
+  }
+  // of logits
+  __device__ __forceinline__ Exposure(const Wide &s, float floor) {
+    Wide u;
+    sigmoids(s, pi, rest, u);
+    EACH rest[e] = fmaxf(rest[e], 1e-18f);
+    EACH hidden[e] = fminf(rest[e], 1 - floor);
   }
 };
 
@@ -99,25 +126,55 @@ struct Exposure {
 struct Totals {
   float link = 0, no = 0, nll = 0, psi = 0, tau = 0;
   u32 pairs = 0;
-  // shared adds what both directions share
-  __device__ __forceinline__ void shared(const Pair &p, float w) {
-    link = fmaf(p.sigma, w, link);
-    no = fmaf(p.no, w, no);
+  // shared adds what both directions share; w is 0 for what is no pair
+  __device__ __forceinline__ void shared(const Pairs &p, const Wide &w) {
+    EACH link = fmaf(p.sigma[e], w[e], link);
+    EACH no = fmaf(p.no[e], w[e], no);
   }
-  // one adds a direction; w is 0 for what is no pair
-  __device__ __forceinline__ void one(const Pair &p, const Exposure &e, float w) {
-    const float q = fmaf(e.rest, p.sigma, p.other), masked = e.hidden * p.sigma, r = inverse(masked + p.other) * w;
-    nll = fmaf(negLog<true>(e.pi * p.sigma, q), w, nll);
-    psi = fmaf(p.other * r, p.no, psi);
-    tau = fmaf(masked * r, p.yes, tau);
+  __device__ __forceinline__ void shared(const Pairs &p) {
+    link += (p.sigma[0] + p.sigma[1]) + (p.sigma[2] + p.sigma[3]);
+    no += (p.no[0] + p.no[1]) + (p.no[2] + p.no[3]);
   }
-  // two adds both directions, where the risks see π as it is. Without kAll both π are so small that πσ together is.
-  template <bool kAll> __device__ __forceinline__ void two(const Pair &p, float pi, float rest, float piBack, float restBack) {
-    const float masked = rest * p.sigma, maskedBack = restBack * p.sigma, q = masked + p.other, qBack = maskedBack + p.other;
-    const float x = pi * p.sigma, xBack = piBack * p.sigma, r = inverse(q), rBack = inverse(qBack);
-    nll += kAll ? negLog<true>(x, q) + negLog<true>(xBack, qBack) : negLog<false>(fmaf(-x, xBack, x + xBack), 0);
-    psi = fmaf(p.other * (r + rBack), p.no, psi);
-    tau = fmaf(fmaf(masked, r, maskedBack * rBack), p.yes, tau);
+  // one adds a direction
+  __device__ __forceinline__ void one(const Pairs &p, const Exposure &x, const Wide &w) {
+    Wide q, masked, r, seen;
+    EACH q[e] = fmaf(x.rest[e], p.sigma[e], p.other[e]);
+    EACH masked[e] = x.hidden[e] * p.sigma[e];
+    EACH r[e] = inverse(masked[e] + p.other[e]) * w[e];
+    EACH seen[e] = x.pi[e] * p.sigma[e];
+    EACH nll = fmaf(negLogAny(seen[e], q[e]), w[e], nll);
+    EACH psi = fmaf(p.other[e] * r[e], p.no[e], psi);
+    EACH tau = fmaf(masked[e] * r[e], p.yes[e], tau);
+  }
+  // two adds both directions, where the risks see π as it is. kKind says what is known of π; see Corner.
+  template <int kKind> __device__ __forceinline__ void two(const Pairs &p, const Exposure &x, const Exposure &y) {
+    Wide masked, maskedBack, q, qBack, seen, seenBack, r;
+    EACH masked[e] = x.rest[e] * p.sigma[e];
+    EACH maskedBack[e] = y.rest[e] * p.sigma[e];
+    EACH q[e] = masked[e] + p.other[e];
+    EACH qBack[e] = maskedBack[e] + p.other[e];
+    EACH seen[e] = x.pi[e] * p.sigma[e];
+    EACH seenBack[e] = y.pi[e] * p.sigma[e];
+    EACH seen[e] = fmaf(-seen[e], seenBack[e], seen[e] + seenBack[e]); // 1 − q·qBack
+    Wide both;
+    EACH both[e] = q[e] * qBack[e];
+    EACH r[e] = inverse(both[e]);
+    if (kKind == 0) { // all of them together are small
+      const float a = fmaf(-seen[0], seen[1], seen[0] + seen[1]), b = fmaf(-seen[2], seen[3], seen[2] + seen[3]);
+      nll += negLogSmall(fmaf(-a, b, a + b));
+    } else if (kKind == 3) {
+      EACH nll += negLogAny(seen[e], both[e]);
+    } else { // two by two
+      const float a = fmaf(-seen[0], seen[1], seen[0] + seen[1]), b = fmaf(-seen[2], seen[3], seen[2] + seen[3]);
+      nll += negLogAny(a, both[0] * both[1]) + negLogAny(b, both[2] * both[3]);
+    }
+    EACH maskedBack[e] *= q[e];
+    EACH maskedBack[e] = fmaf(masked[e], qBack[e], maskedBack[e]);
+    EACH q[e] = (q[e] + qBack[e]) * p.other[e];
+    EACH q[e] *= r[e];
+    EACH maskedBack[e] *= r[e];
+    EACH psi = fmaf(q[e], p.no[e], psi);
+    EACH tau = fmaf(maskedBack[e], p.yes[e], tau);
   }
   // keep adds the totals to a thread's sums
   __device__ __forceinline__ void keep(double (&sums)[kSums]) const {
@@ -165,7 +222,10 @@ struct Corner {
   float offset;       // of z, if it is even
   float4 there, back; // π and the rest of both directions, if it is even
   float sThere, sBack;
-  int kind;           // how its pairs are added, if it is whole and even
+  // How its pairs are added, if it is whole and even: 0 where π is so small that four pairs together are unlikely to be
+  // linked, in both directions; 1 where products of four q are not too small for float32; 2 else, where the risks see other
+  // π, or where there is one direction; 3 where every pair has a π of its own, up to 1 − 1e-18.
+  int kind;
   template <int kRows, int kColumns> __device__ __forceinline__ void find(const Job &job, u32 row, u32 column) {
     first = row * kRows;
     left = column * kColumns;
@@ -183,61 +243,83 @@ struct Corner {
     there = job.table[at + 1];
     back = job.table[returns + 1];
     const bool floored = job.dense ? job.floor > 0 : there.x != there.z || back.x != back.z;
-    kind = !job.both || floored ? 2 : job.dense || there.x + back.x > kSmall ? 1 : 0;
+    const bool tiny = !job.dense && fminf(there.y, back.y) < 1e-8f;
+    kind = !job.both || floored || tiny ? 2 : job.dense ? 3 : 4 * (there.x + back.x) > kSmall ? 1 : 0;
   }
 };
 
-// addEven adds a pair of a tile that is whole and even, where π is a matter of fields. kKind: 0 where both π are small,
-// 1 where they are not, 2 where the risks see others or there is one direction.
-template <int kKind> __device__ __forceinline__ void addEven(const Job &job, const Corner &c, float z, Totals &t) {
-  const Pair p(z);
-  t.shared(p, 1);
-  if (kKind < 2) {
-    t.two<kKind == 1>(p, c.there.x, c.there.y, c.back.x, c.back.y);
-    return;
-  }
-  t.one(p, Exposure(c.there), 1);
-  if (job.both) t.one(p, Exposure(c.back), 1);
+__device__ __forceinline__ Wide ones() {
+  Wide w;
+  EACH w[e] = 1;
+  return w;
 }
 
-// addDense adds a pair whose π has terms of its own, of a tile that is whole and even. kKind: 1 where the risks see π as
-// it is and there are two directions, else 2.
+// addEven adds pairs of a tile that is whole and even, where π is a matter of fields.
+template <int kKind> __device__ __forceinline__ void addEven(const Job &job, const Corner &c, const Wide &z, Totals &t) {
+  const Pairs p(z);
+  t.shared(p);
+  const Exposure there(c.there), back(c.back);
+  if (kKind < 2) {
+    t.two<kKind>(p, there, back);
+    return;
+  }
+  t.one(p, there, ones());
+  if (job.both) t.one(p, back, ones());
+}
+
+// addDense adds pairs whose π has terms of its own, given s beyond γz in both directions.
 template <int kKind>
-__device__ __forceinline__ void addDense(const Job &job, const Corner &c, float z, const float4 &source, const float2 &target,
-                                         Totals &t) {
-  const Pair p(z);
-  t.shared(p, 1);
-  const Exposure there(fmaf(job.gamma, z, c.sThere) + source.y + target.y, job.floor);
+__device__ __forceinline__ void addDense(const Job &job, const Wide &z, Wide there, Wide back, Totals &t) {
+  const Pairs p(z);
+  t.shared(p);
+  EACH there[e] = fmaf(job.gamma, z[e], there[e]);
+  const Exposure x(there, job.floor);
   if (kKind == 2) {
-    t.one(p, there, 1);
+    t.one(p, x, ones());
     if (!job.both) return;
   }
-  const Exposure back(fmaf(job.gamma, z, c.sBack) + target.x + source.z, job.floor);
-  if (kKind == 2) t.one(p, back, 1);
-  else t.two<true>(p, there.pi, there.rest, back.pi, back.rest);
+  EACH back[e] = fmaf(job.gamma, z[e], back[e]);
+  const Exposure y(back, job.floor);
+  if (kKind == 2) t.one(p, y, ones());
+  else t.two<3>(p, x, y);
 }
 
-// addAny adds what may be a pair: of source i and target j, which may be beyond the ends.
+// addAny adds what may be pairs: of sources i and targets j, which may be beyond the ends.
 template <bool kDense>
-__device__ __forceinline__ void addAny(const Job &job, float product, u32 i, u32 j, Totals &t) {
-  const u32 from = min(i, job.m - 1), to = min(j, job.n - 1);
-  const int2 source = job.sources[from], target = job.targets[to];
-  bool pair = i < job.m && j < job.n;
-  if (job.triangle) pair = pair && i > j;
-  else pair = pair && (job.ordered ? target.x < source.x : target.x != source.x);
-  t.pairs += pair;
-  const float w = pair ? 1.f : 0.f;
-  const u32 at = 2 * (source.y * job.fields + target.y), returns = 2 * (target.y * job.fields + source.y);
-  const float4 own = job.table[at], terms = job.sourceTerms[from];
-  const float z = product + terms.x + own.x;
-  const Pair p(z);
-  t.shared(p, w);
-  if (kDense) {
-    const float2 other = job.targetTerms[to];
-    t.one(p, Exposure(fmaf(job.gamma, z, own.y) + terms.y + other.y, job.floor), w);
-    if (job.both) t.one(p, Exposure(fmaf(job.gamma, z, job.table[returns].y) + other.x + terms.z, job.floor), w);
-    return;
+__device__ __forceinline__ void addAny(const Job &job, const Wide &product, const u32 (&i)[kWide], const u32 (&j)[kWide], Totals &t) {
+  Wide z, w, s, sBack;
+  u32 at[kWide], returns[kWide];
+  EACH {
+    const u32 from = min(i[e], job.m - 1), to = min(j[e], job.n - 1);
+    const int2 source = job.sources[from], target = job.targets[to];
+    bool pair = i[e] < job.m && j[e] < job.n;
+    if (job.triangle) pair = pair && i[e] > j[e];
+    else pair = pair && (job.ordered ? target.x < source.x : target.x != source.x);
+    t.pairs += pair;
+    w[e] = pair ? 1.f : 0.f;
+    at[e] = 2 * (source.y * job.fields + target.y);
+    returns[e] = 2 * (target.y * job.fields + source.y);
+    const float4 own = job.table[at[e]], terms = job.sourceTerms[from];
+    z[e] = product[e] + terms.x + own.x;
+    if (kDense) {
+      const float2 other = job.targetTerms[to];
+      s[e] = fmaf(job.gamma, z[e], own.y + terms.y + other.y);
+      sBack[e] = fmaf(job.gamma, z[e], job.table[returns[e]].y + other.x + terms.z);
+    }
   }
-  t.one(p, Exposure(job.table[at + 1]), w);
-  if (job.both) t.one(p, Exposure(job.table[returns + 1]), w);
+  const Pairs p(z);
+  t.shared(p, w);
+  Exposure there, back;
+  if (kDense) {
+    there = Exposure(s, job.floor);
+    back = Exposure(sBack, job.floor);
+  } else {
+    EACH {
+      const float4 x = job.table[at[e] + 1], y = job.table[returns[e] + 1];
+      there.pi[e] = x.x, there.rest[e] = x.y, there.hidden[e] = x.w;
+      back.pi[e] = y.x, back.rest[e] = y.y, back.hidden[e] = y.w;
+    }
+  }
+  t.one(p, there, w);
+  if (job.both) t.one(p, back, w);
 }

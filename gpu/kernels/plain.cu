@@ -39,10 +39,12 @@ __device__ __forceinline__ void multiply(const T *a, const T *b, u32 first, u32 
 template <typename T, bool kDense>
 __device__ __forceinline__ void addTile(const Job &job, const Corner &c, const float (&product)[4][4], Totals &t) {
 #pragma unroll
-  for (int r = 0; r < 4; r++)
-#pragma unroll
-    for (int k = 0; k < 4; k++)
-      addAny<kDense>(job, product[r][k], c.first + threadIdx.x / 16 * 4 + r, c.left + threadIdx.x % 16 * 4 + k, t);
+  for (int r = 0; r < 4; r++) {
+      Wide some;
+      u32 i[kWide], j[kWide];
+      EACH some[e] = product[r][e], i[e] = c.first + threadIdx.x / 16 * 4 + r, j[e] = c.left + threadIdx.x % 16 * 4 + e;
+      addAny<kDense>(job, some, i, j, t);
+    }
 }
 
 template <typename T>
