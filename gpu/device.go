@@ -29,6 +29,9 @@ type Device struct {
 	closed     bool
 }
 
+// hopper is the generation with kernels of its own.
+const hopper = 90
+
 // Numbers of the driver's interface.
 const (
 	attributeProcessors   = 16
@@ -85,6 +88,9 @@ func open(d *driver, ordinal int) (*Device, error) {
 	}
 	return out, nil
 }
+
+// Tried reports whether the kernels were run and measured on a card of this generation.
+func (d *Device) Tried() bool { return d.Capability == hopper }
 
 // Close gives the card back.
 func (d *Device) Close() error {
@@ -178,7 +184,8 @@ func put[T any](a *array, at uint64, values []T) error {
 	if at+size > a.bytes {
 		panic(fmt.Sprintf("gpu: %d bytes at %d of %d", size, at, a.bytes))
 	}
-	return a.device.check("cuMemcpyHtoD", a.device.driver.cuMemcpyHtoD_v2(a.address+at, unsafe.Pointer(&values[0]), size))
+	return a.device.check("cuMemcpyHtoD", a.device.driver.cuMemcpyHtoD_v2(a.address+at, unsafe.Pointer(&values[0]),
+		size))
 }
 
 // get copies values from the card.
@@ -188,7 +195,8 @@ func get[T any](a *array, values []T) error {
 	if size > a.bytes {
 		panic(fmt.Sprintf("gpu: %d bytes of %d", size, a.bytes))
 	}
-	return a.device.check("cuMemcpyDtoH", a.device.driver.cuMemcpyDtoH_v2(unsafe.Pointer(&values[0]), a.address, size))
+	return a.device.check("cuMemcpyDtoH", a.device.driver.cuMemcpyDtoH_v2(unsafe.Pointer(&values[0]), a.address,
+		size))
 }
 
 // fill sets every byte.
@@ -205,10 +213,9 @@ func (d *Device) launch(name string, blocks, threads, shared int, arguments ...u
 			return err
 		}
 	}
-	if err := d.check("cuLaunchKernel "+name, d.driver.cuLaunchKernel(function, uint32(blocks), 1, 1, uint32(threads), 1,
-		1, uint32(shared), 0, unsafe.Pointer(&arguments[0]), nil)); err != nil {
+	if err := d.check("cuLaunchKernel "+name, d.driver.launch(launching{function, uint32(blocks), uint32(threads),
+		uint32(shared), arguments})); err != nil {
 		return err
 	}
-	runtime.KeepAlive(arguments)
 	return d.check(name, d.driver.cuCtxSynchronize())
 }

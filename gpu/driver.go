@@ -5,15 +5,13 @@ import (
 	"fmt"
 	"runtime"
 	"unsafe"
-
-	"github.com/ebitengine/purego"
 )
 
 // ErrNoCard: there is no card that can be used.
 var ErrNoCard = errors.New("no graphics card")
 
-// driver is what is used of NVIDIA's driver, libcuda: a function per call, so that tests can stand in for it. All return
-// a code that is 0 where nothing went wrong.
+// driver is what is used of NVIDIA's driver, libcuda: a function per call, so that tests can stand in for it. All
+// return a code that is 0 where nothing went wrong.
 type driver struct {
 	cuInit                       func(flags uint32) int32
 	cuGetErrorString             func(code int32, text *uintptr) int32
@@ -37,60 +35,44 @@ type driver struct {
 	cuMemcpyHtoD_v2              func(to uint64, from unsafe.Pointer, bytes uint64) int32
 	cuMemcpyDtoH_v2              func(to unsafe.Pointer, from uint64, bytes uint64) int32
 	cuMemsetD8_v2                func(to uint64, value uint8, bytes uint64) int32
-	cuLaunchKernel               func(function uintptr, gridX, gridY, gridZ, blockX, blockY, blockZ, sharedBytes uint32,
+	// what takes many arguments is called by one of the next two
+	cuLaunchKernel func(function uintptr, gridX, gridY, gridZ, blockX, blockY, blockZ, sharedBytes uint32,
 		stream uintptr, arguments, extra unsafe.Pointer) int32
 	cuTensorMapEncodeTiled func(to unsafe.Pointer, kind, rank uint32, address uint64, sizes, strides *uint64, box,
 		steps *uint32, interleave, swizzle, promotion, fill uint32) int32
+	launch func(l launching) int32
+	encode func(m mapping) int32
 }
 
-// The names that libcuda goes by.
-var libraries = map[string][]string{"linux": {"libcuda.so.1", "libcuda.so"}}
-
-// openDriver loads the driver.
-func openDriver() (*driver, error) {
-	names := libraries[runtime.GOOS]
-	if names == nil {
-		return nil, fmt.Errorf("%w: on %s none can be used; leave the device to the processor", ErrNoCard, runtime.GOOS)
-	}
-	var library uintptr
-	var err error
-	for _, name := range names {
-		if library, err = purego.Dlopen(name, purego.RTLD_NOW|purego.RTLD_GLOBAL); err == nil {
-			break
-		}
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%w: NVIDIA's driver (%s) is not installed", ErrNoCard, names[0])
-	}
-	d := &driver{}
-	for name, function := range d.functions() {
-		if _, err := purego.Dlsym(library, name); err != nil {
-			return nil, fmt.Errorf("%w: NVIDIA's driver is too old: it has no %s; install version 525 or later",
-				ErrNoCard, name)
-		}
-		purego.RegisterLibFunc(function, library, name)
-	}
-	if code := d.cuInit(0); code != 0 {
-		return nil, fmt.Errorf("%w: NVIDIA's driver does not start: %w", ErrNoCard, d.failure("cuInit", code))
-	}
-	return d, nil
+// launching is what a kernel is started with.
+type launching struct {
+	function                uintptr
+	blocks, threads, shared uint32
+	arguments               []unsafe.Pointer
 }
 
-// functions lists what is loaded, by name.
-func (d *driver) functions() map[string]any {
-	return map[string]any{
-		"cuInit": &d.cuInit, "cuGetErrorString": &d.cuGetErrorString, "cuDriverGetVersion": &d.cuDriverGetVersion,
-		"cuDeviceGetCount": &d.cuDeviceGetCount, "cuDeviceGet": &d.cuDeviceGet, "cuDeviceGetName": &d.cuDeviceGetName,
-		"cuDeviceGetAttribute": &d.cuDeviceGetAttribute, "cuDeviceTotalMem_v2": &d.cuDeviceTotalMem_v2,
-		"cuMemGetInfo_v2":              &d.cuMemGetInfo_v2,
-		"cuDevicePrimaryCtxRetain":     &d.cuDevicePrimaryCtxRetain,
-		"cuDevicePrimaryCtxRelease_v2": &d.cuDevicePrimaryCtxRelease_v2,
-		"cuCtxSetCurrent":              &d.cuCtxSetCurrent, "cuCtxSynchronize": &d.cuCtxSynchronize,
-		"cuModuleLoadData": &d.cuModuleLoadData, "cuModuleUnload": &d.cuModuleUnload,
-		"cuModuleGetFunction": &d.cuModuleGetFunction, "cuFuncSetAttribute": &d.cuFuncSetAttribute,
-		"cuMemAlloc_v2": &d.cuMemAlloc_v2, "cuMemFree_v2": &d.cuMemFree_v2, "cuMemcpyHtoD_v2": &d.cuMemcpyHtoD_v2,
-		"cuMemcpyDtoH_v2": &d.cuMemcpyDtoH_v2, "cuMemsetD8_v2": &d.cuMemsetD8_v2, "cuLaunchKernel": &d.cuLaunchKernel,
-		"cuTensorMapEncodeTiled": &d.cuTensorMapEncodeTiled,
+// mapping describes rows of 16 bits to the copy engine, to be fetched in boxes.
+type mapping struct {
+	to             unsafe.Pointer
+	kind           uint32
+	address        uint64
+	rows, dim      uint32
+	boxRows, boxOf uint32
+}
+
+// shorten sets what calls those with many arguments.
+func (d *driver) shorten() {
+	d.launch = func(l launching) int32 {
+		code := d.cuLaunchKernel(l.function, l.blocks, 1, 1, l.threads, 1, 1, l.shared, 0,
+			unsafe.Pointer(&l.arguments[0]), nil)
+		runtime.KeepAlive(l)
+		return code
+	}
+	d.encode = func(m mapping) int32 {
+		sizes, strides := [2]uint64{uint64(m.dim), uint64(m.rows)}, [1]uint64{uint64(m.dim) * 2}
+		box, steps := [2]uint32{m.boxOf, m.boxRows}, [2]uint32{1, 1}
+		return d.cuTensorMapEncodeTiled(m.to, m.kind, 2, m.address, &sizes[0], &strides[0], &box[0], &steps[0], 0,
+			swizzle128, promote256, 0)
 	}
 }
 

@@ -16,41 +16,41 @@ import (
 	"unseen/internal/kern"
 )
 
-// Format is how rows are kept on a card.
-type Format string
+// RowFormat is how rows are kept on a card.
+type RowFormat string
 
 // The formats. What a row loses is what its numbers lose by being rounded: sums are in float32 or wider.
 const (
-	Float32  Format = "float32"
-	Float16  Format = "float16"
-	BFloat16 Format = "bfloat16"
+	Float32  RowFormat = "float32"
+	Float16  RowFormat = "float16"
+	BFloat16 RowFormat = "bfloat16"
 )
 
-func (f Format) bytes() int {
+func (f RowFormat) bytes() int {
 	if f == Float32 {
 		return 4
 	}
 	return 2
 }
 
-// Engine is an engine on a graphics card: sums over all pairs are made there, and all else by the processor.
-type Engine struct {
+// OnCard is an engine on a graphics card: sums over all pairs are made there, and all else by the processor.
+type OnCard struct {
 	engine.CPU
 	device *Device
-	format Format
+	format RowFormat
 	loaded map[string]bool
 }
 
-var _ engine.Engine = (*Engine)(nil)
+var _ engine.Engine = (*OnCard)(nil)
 
 // Settings of an engine.
 type Settings struct {
-	Threads int    // of the processor; 0 means all
-	Format  Format // default float32
+	Threads int       // of the processor; 0 means all
+	Format  RowFormat // default float32
 }
 
-// NewEngine makes an engine on a card, which has to stay open.
-func NewEngine(d *Device, s Settings) (*Engine, error) {
+// New makes an engine on a card, which has to stay open.
+func New(d *Device, s Settings) (*OnCard, error) {
 	s.Format = cmp.Or(s.Format, Float32)
 	switch s.Format {
 	case Float32, Float16, BFloat16:
@@ -58,11 +58,11 @@ func NewEngine(d *Device, s Settings) (*Engine, error) {
 		return nil, fmt.Errorf("%w: rows of %q; use %s, %s or %s", engine.ErrUnsupported, s.Format, Float32, Float16,
 			BFloat16)
 	}
-	return &Engine{CPU: engine.CPU{Threads: s.Threads}, device: d, format: s.Format, loaded: map[string]bool{}}, nil
+	return &OnCard{CPU: engine.CPU{Threads: s.Threads}, device: d, format: s.Format, loaded: map[string]bool{}}, nil
 }
 
 // AllPairs implements engine.Engine. There is no limit to the pairs.
-func (e *Engine) AllPairs(ctx context.Context, g *graph.Graph, p engine.Predictor, u graph.Universe,
+func (e *OnCard) AllPairs(ctx context.Context, g *graph.Graph, p engine.Predictor, u graph.Universe,
 	floor float64) (engine.Means, error) {
 	return e.CPU.AllPairsBy(ctx, e, g, p, u, floor)
 }
@@ -90,11 +90,11 @@ type kernel struct {
 }
 
 // kernelFor chooses a kernel and loads it.
-func (e *Engine) kernelFor(p *plan) (*kernel, error) {
-	k := &kernel{name: "sumPairs_" + string(e.format), edge: 64, depth: 16, blocks: 4 * e.device.processors, threads: 256,
-		summing: 256, perLaunch: 1 << 30}
+func (e *OnCard) kernelFor(p *plan) (*kernel, error) {
+	k := &kernel{name: "sumPairs_" + string(e.format), edge: 64, depth: 16, blocks: 4 * e.device.processors,
+		threads: 256, summing: 256, perLaunch: 1 << 30}
 	image, names := plainImage, []string{"sumPairs_float32", "sumPairs_float16", "sumPairs_bfloat16"}
-	if e.device.Capability == 90 && e.format != Float32 {
+	if e.device.Capability == hopper && e.format != Float32 {
 		*k = kernel{name: k.name, edge: 128, depth: 64, blocks: e.device.processors, threads: 640, summing: 384,
 			shared: 3*2*128*64*2 + 2*128*128*4 + 1024, perLaunch: 1 << 32, mapped: true}
 		if p.dense != 0 {
@@ -130,7 +130,7 @@ type tensorMap struct {
 }
 
 // arguments are what a kernel is launched with.
-func (k *kernel) arguments(e *Engine, p *plan, a, b *array) ([]unsafe.Pointer, error) {
+func (k *kernel) arguments(e *OnCard, p *plan, a, b *array) ([]unsafe.Pointer, error) {
 	if !k.mapped {
 		return []unsafe.Pointer{unsafe.Pointer(&p.job), unsafe.Pointer(&a.address), unsafe.Pointer(&b.address)}, nil
 	}
@@ -147,7 +147,7 @@ const (
 )
 
 // mapRows describes rows to the copy engine.
-func (e *Engine) mapRows(a *array, rows, dim uint32, k *kernel) (unsafe.Pointer, error) {
+func (e *OnCard) mapRows(a *array, rows, dim uint32, k *kernel) (unsafe.Pointer, error) {
 	room := new(tensorMap)
 	at := unsafe.Pointer(room)
 	if off := uintptr(at) % 64; off != 0 {
@@ -157,14 +157,12 @@ func (e *Engine) mapRows(a *array, rows, dim uint32, k *kernel) (unsafe.Pointer,
 	if e.format == Float16 {
 		kind = kindFloat16
 	}
-	sizes, strides := [2]uint64{uint64(dim), uint64(rows)}, [1]uint64{uint64(dim) * 2}
-	box, steps := [2]uint32{uint32(k.depth), uint32(k.edge)}, [2]uint32{1, 1}
-	return at, e.device.check("cuTensorMapEncodeTiled", e.device.driver.cuTensorMapEncodeTiled(at, kind, 2, a.address,
-		&sizes[0], &strides[0], &box[0], &steps[0], 0, swizzle128, promote256, 0))
+	return at, e.device.check("cuTensorMapEncodeTiled", e.device.driver.encode(mapping{at, kind, a.address, rows, dim,
+		uint32(k.edge), uint32(k.depth)}))
 }
 
 // upload copies the rows of sources, as queries, or of targets to the card.
-func (e *Engine) upload(to *array, p *plan, sources bool) error {
+func (e *OnCard) upload(to *array, p *plan, sources bool) error {
 	nodes := p.targets.nodes
 	if sources {
 		nodes = p.sources.nodes

@@ -25,8 +25,8 @@ type fakeCard struct {
 const fakeProcessors = 3
 
 func newFakeCard(capability int32) *fakeCard {
-	f := &fakeCard{capability: capability, memory: map[uint64][]byte{}, next: 1 << 20, maps: map[unsafe.Pointer]uint64{},
-		fails: map[string]int32{}, left: 1 << 30}
+	f := &fakeCard{capability: capability, memory: map[uint64][]byte{}, next: 1 << 20,
+		maps: map[unsafe.Pointer]uint64{}, fails: map[string]int32{}, left: 1 << 30}
 	ok := func(name string) int32 { return f.fails[name] }
 	f.cuInit = func(uint32) int32 { return ok("cuInit") }
 	f.cuGetErrorString = func(int32, *uintptr) int32 { return 1 }
@@ -79,12 +79,11 @@ func newFakeCard(capability int32) *fakeCard {
 		}
 		return 0
 	}
-	f.cuTensorMapEncodeTiled = func(to unsafe.Pointer, _, _ uint32, a uint64, _, _ *uint64, _, _ *uint32, _, _, _,
-		_ uint32) int32 {
-		f.maps[to] = a
+	f.encode = func(m mapping) int32 {
+		f.maps[m.to] = m.address
 		return ok("cuTensorMapEncodeTiled")
 	}
-	f.cuLaunchKernel = f.launch
+	f.launch = f.run
 	return f
 }
 
@@ -98,13 +97,11 @@ func (f *fakeCard) at(address, n uint64) []byte {
 	panic("memory that is not there")
 }
 
-func (f *fakeCard) launch(function uintptr, blocks, _, _, threads, _, _, _ uint32, _ uintptr, arguments,
-	_ unsafe.Pointer) int32 {
+func (f *fakeCard) run(l launching) int32 {
 	if code := f.fails["cuLaunchKernel"]; code != 0 {
 		return code
 	}
-	name := f.names[function-1]
-	list := unsafe.Slice((*unsafe.Pointer)(arguments), 3)
+	name, list, blocks := f.names[l.function-1], l.arguments, l.blocks
 	j := *(*job)(list[0])
 	rows := func(argument unsafe.Pointer, count uint32) func(k, d uint32) float64 {
 		address, mapped := f.maps[argument]
@@ -129,8 +126,8 @@ func (f *fakeCard) launch(function uintptr, blocks, _, _, threads, _, _, _ uint3
 			return float64(math.Float32frombits(uint32(binary.LittleEndian.Uint16(all[at:])) << 16))
 		}
 	}
-	edge, summing := uint32(64), threads
-	if threads == 640 {
+	edge, summing := uint32(64), l.threads
+	if l.threads == 640 {
 		edge, summing = 128, 384
 	}
 	sums := make([]float64, blocks*summing*perThread)
@@ -138,7 +135,7 @@ func (f *fakeCard) launch(function uintptr, blocks, _, _, threads, _, _, _ uint3
 	for number := j.from; number < j.to; number++ {
 		if row, column, ok := tileAt(&j, number, edge); ok {
 			own := sums[(number-j.from)%uint64(blocks)*uint64(summing)*perThread:]
-			f.tile(&j, row*edge, column*edge, edge, a, b, own)
+			f.tile(&j, [3]uint32{row * edge, column * edge, edge}, a, b, own)
 		}
 	}
 	copy(f.at(j.sums, uint64(len(sums))*8), unsafe.Slice((*byte)(unsafe.Pointer(&sums[0])), len(sums)*8))
@@ -164,8 +161,11 @@ func tileAt(j *job, number uint64, edge uint32) (row, column uint32, ok bool) {
 }
 
 // tile adds the pairs of a tile to the first sums.
-func (f *fakeCard) tile(j *job, first, left, edge uint32, a, b func(k, d uint32) float64, sums []float64) {
-	ids := func(address uint64, k uint32) [2]int32 { return *(*[2]int32)(unsafe.Pointer(&f.at(address+8*uint64(k), 8)[0])) }
+func (f *fakeCard) tile(j *job, at [3]uint32, a, b func(k, d uint32) float64, sums []float64) {
+	first, left, edge := at[0], at[1], at[2]
+	ids := func(address uint64, k uint32) [2]int32 {
+		return *(*[2]int32)(unsafe.Pointer(&f.at(address+8*uint64(k), 8)[0]))
+	}
 	four := func(address uint64, k uint32) [4]float32 {
 		return *(*[4]float32)(unsafe.Pointer(&f.at(address+16*uint64(k), 16)[0]))
 	}

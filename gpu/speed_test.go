@@ -19,6 +19,8 @@ const paperNodes = 2_442_008
 
 // TestSpeedOnACard measures sums over all pairs, warm, the median of five. It takes minutes and gigabytes: gpu/prove
 // runs it, with UNSEEN_CARD naming how many nodes there are.
+//
+// Long because it is one measurement.
 func TestSpeedOnACard(t *testing.T) {
 	nodes, err := strconv.Atoi(os.Getenv("UNSEEN_CARD"))
 	if err != nil {
@@ -65,11 +67,11 @@ func TestSpeedOnACard(t *testing.T) {
 		{"panel, exposure of all terms", dense, engine.Rectangle{Sources: all, Targets: all}, 1},
 		{"rectangle, exposure by field pairs", byFields, engine.Rectangle{Sources: half, Targets: all}, .5},
 	} {
-		for _, format := range []Format{BFloat16, Float16, Float32} {
+		for _, format := range []RowFormat{BFloat16, Float16, Float32} {
 			if format == Float32 && nodes > 1<<18 {
 				continue
 			}
-			e := must(NewEngine(d, Settings{Format: format}))(t)
+			e := must(New(d, Settings{Format: format}))(t)
 			plan := must(newPlan(n, engine.Predictor{Link: link, LinkParams: params, Propensity: terms{propensity,
 				of.terms}, PropensityParams: make([]float32, propensity.Size())}, of.r))(t)
 			began := time.Now()

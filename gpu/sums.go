@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"math"
 	"slices"
 	"unsafe"
 
@@ -154,8 +153,9 @@ func (p *plan) fillTerms(n model.Nodes, terms model.ExposureTerms, floor float64
 			known[n.Fields[i]] = own
 		}
 		for g := range own {
-			if off := math.Abs(float64(offsets[g] - offsets[0] - own[g])); off > 1e-6*(1+math.Abs(float64(own[g]))) {
-				return fmt.Errorf("%w: sources of one field have other offsets; use the processor", engine.ErrUnsupported)
+			if off := offsets[g] - offsets[0] - own[g]; max(off, -off) > 1e-6*(1+max(own[g], -own[g])) {
+				return fmt.Errorf("%w: sources of one field have other offsets; use the processor",
+					engine.ErrUnsupported)
 			}
 		}
 		p.sourceTerms = append(p.sourceTerms, [4]float32{offsets[0], at(terms.Source, i), at(terms.Target, i)})
@@ -182,7 +182,7 @@ func (p *plan) mirrored(link model.LinkModel) bool {
 // SumRectangle sums a predictor's own predictions over the pairs of a rectangle as if none of them were linked; see
 // engine.CPU.SumRectangle. Products are of rows in the engine's format; everything else is in float32, added up in
 // float64. The sums are the same on every run.
-func (e *Engine) SumRectangle(ctx context.Context, n model.Nodes, p engine.Predictor, r engine.Rectangle) (engine.Sums,
+func (e *OnCard) SumRectangle(ctx context.Context, n model.Nodes, p engine.Predictor, r engine.Rectangle) (engine.Sums,
 	error) {
 	plan, err := newPlan(n, p, r)
 	if err != nil {
@@ -215,7 +215,7 @@ type prepared struct {
 }
 
 // prepare puts a plan onto the card.
-func (e *Engine) prepare(p *plan) (_ *prepared, err error) {
+func (e *OnCard) prepare(p *plan) (_ *prepared, err error) {
 	k, err := e.kernelFor(p)
 	if err != nil {
 		return nil, err
@@ -302,5 +302,6 @@ func (p *plan) add(parts []float64) engine.Sums {
 			t[shared] *= 2
 		}
 	}
-	return engine.Sums{Pairs: int64(t[5]), Link: t[0], Likelihood: t[2], Naive: t[1], W: t[3], PU: t[1], AP: t[3] + t[4]}
+	return engine.Sums{Pairs: int64(t[5]), Link: t[0], Likelihood: t[2], Naive: t[1], W: t[3], PU: t[1],
+		AP: t[3] + t[4]}
 }

@@ -2,11 +2,14 @@ package gpu
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -148,7 +151,7 @@ func rectangles(t testing.TB, seed uint64, rounds, most int) (out []rectangle) {
 }
 
 // inFloat64 sums pair after pair, of rows as the card has them.
-func (r *rectangle) inFloat64(t testing.TB, format Format) engine.Sums {
+func (r *rectangle) inFloat64(t testing.TB, format RowFormat) engine.Sums {
 	p := must(newPlan(r.nodes, r.predictor, r.Rectangle))(t)
 	dim := p.rows.Dim()
 	rounded := func(row []float32) {
@@ -240,13 +243,13 @@ func off(got, want engine.Sums) float64 {
 // not there, on both ways.
 func TestSumsByAFakeCard(t *testing.T) {
 	t.Parallel()
-	for _, r := range rectangles(t, 1, 24, 330) {
+	for _, r := range rectangles(t, 1, 18, 260) {
 		want := must(engine.CPU{}.SumRectangle(t.Context(), r.nodes, r.predictor, r.Rectangle))(t)
 		for _, capability := range []int32{80, 90} {
-			for _, format := range []Format{Float32, Float16, BFloat16} {
+			for _, format := range []RowFormat{Float32, Float16, BFloat16} {
 				fake := newFakeCard(capability)
 				d := must(open(&fake.driver, 0))(t)
-				e := must(NewEngine(d, Settings{Format: format}))(t)
+				e := must(New(d, Settings{Format: format}))(t)
 				got := must(e.SumRectangle(t.Context(), r.nodes, r.predictor, r.Rectangle))(t)
 				if format == Float32 {
 					if x := off(got, want); x > 2e-5 {
@@ -261,6 +264,26 @@ func TestSumsByAFakeCard(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// What is embedded was made from the source that lies beside it. That the compiler makes the same bytes of it again is
+// for gpu/make-kernels --verify.
+func TestKernelsAreOfTheirSource(t *testing.T) {
+	t.Parallel()
+	hash := sha256.New()
+	for _, pattern := range []string{"kernels/*.cu", "kernels/*.cuh", "requirements.txt"} {
+		files := must(filepath.Glob(pattern))(t)
+		if len(files) == 0 {
+			t.Fatalf("no %s", pattern)
+		}
+		for _, file := range files {
+			hash.Write(must(os.ReadFile(file))(t))
+		}
+	}
+	want := strings.TrimSpace(string(must(os.ReadFile("kernels/source.sum"))(t)))
+	if got := hex.EncodeToString(hash.Sum(nil)); got != want {
+		t.Errorf("the source of the kernels has changed: run gpu/make-kernels")
 	}
 }
 
@@ -301,7 +324,7 @@ func TestFailingCard(t *testing.T) {
 	for _, call := range []string{"cuMemAlloc", "cuMemcpyHtoD", "cuMemcpyDtoH", "cuLaunchKernel", "cuCtxSynchronize",
 		"cuModuleLoadData", "cuModuleGetFunction", "cuFuncSetAttribute", "cuTensorMapEncodeTiled", "cuCtxSetCurrent"} {
 		fake := newFakeCard(90)
-		e := must(NewEngine(must(open(&fake.driver, 0))(t), Settings{Format: BFloat16}))(t)
+		e := must(New(must(open(&fake.driver, 0))(t), Settings{Format: BFloat16}))(t)
 		fake.fails[call] = 700
 		_, err := e.SumRectangle(t.Context(), r.nodes, r.predictor, r.Rectangle)
 		if err == nil || !strings.Contains(err.Error(), "700") {
@@ -317,7 +340,7 @@ func TestFailingCard(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	e := must(NewEngine(must(open(&newFakeCard(90).driver, 0))(t), Settings{}))(t)
+	e := must(New(must(open(&newFakeCard(90).driver, 0))(t), Settings{}))(t)
 	if _, err := e.SumRectangle(ctx, r.nodes, r.predictor, r.Rectangle); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
@@ -336,10 +359,10 @@ func TestSumsOnACard(t *testing.T) {
 	d := card(t)
 	seed := rand.Uint64()
 	t.Logf("%s, generation %d, CUDA %s, seed %d", d.Name, d.Capability, d.Driver, seed)
-	worst := map[Format]float64{}
+	worst := map[RowFormat]float64{}
 	for _, r := range rectangles(t, seed, 60, 700) {
-		for format, most := range map[Format]float64{Float32: 1e-5, Float16: 1e-6, BFloat16: 1e-6} {
-			e := must(NewEngine(d, Settings{Format: format}))(t)
+		for format, most := range map[RowFormat]float64{Float32: 1e-5, Float16: 1e-6, BFloat16: 1e-6} {
+			e := must(New(d, Settings{Format: format}))(t)
 			got := must(e.SumRectangle(t.Context(), r.nodes, r.predictor, r.Rectangle))(t)
 			again := must(e.SumRectangle(t.Context(), r.nodes, r.predictor, r.Rectangle))(t)
 			if got != again {

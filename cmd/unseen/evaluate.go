@@ -27,11 +27,12 @@ import (
 
 // evaluateFlags is the command line of unseen evaluate.
 type evaluateFlags struct {
-	model, data   string
-	against       []string
-	floor         float64
-	certify       int
-	exact         bool
+	model, data string
+	against     []string
+	floor       float64
+	certify     int
+	exact       bool
+	deviceFlags
 	fairness      int
 	groups        string
 	sources       int
@@ -126,6 +127,7 @@ func (f *evaluateFlags) register(cmd *cobra.Command) {
 	flags.SortFlags = false
 	flags.StringArrayVar(&f.against, "against", nil, "evaluate this `model` on the same pairs; repeatable")
 	flags.BoolVar(&f.exact, "exact", false, "also sum the risks over all pairs of held-out nodes")
+	f.deviceFlags.register(cmd)
 	flags.IntVar(&f.certify, "certify", 0, "plant this many known truths and fit each")
 	flags.IntVar(&f.fairness, "fairness", 0, "exposure and merit of groups in lists of `K`")
 	flags.Lookup("fairness").NoOptDefVal = "10"
@@ -163,17 +165,24 @@ func (f *evaluateFlags) check(given func(string) bool) error {
 		return usagef("--sources is %d; give at least 1", f.sources)
 	case given("output") && f.output == "":
 		return usagef("--output is empty; give a path, or leave it out")
+	case given("device") && !f.exact:
+		return usagef("--device is what sums all pairs; give --exact too")
 	}
 	if f.output != "" {
 		if err := atomicfile.Writable(f.output); err != nil {
 			return &usageError{err}
 		}
 	}
-	return nil
+	return f.deviceFlags.check(given)
 }
 
 func runEvaluate(ctx context.Context, f evaluateFlags, t *display) (*evaluate.Evaluation, error) {
 	defer t.clear()
+	device, done, tried, err := f.deviceFlags.open(f.threads)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	n, err := openFitted(ctx, f.model, f.data, t)
 	if err != nil {
 		return nil, err
@@ -188,6 +197,7 @@ func runEvaluate(ctx context.Context, f evaluateFlags, t *display) (*evaluate.Ev
 	if err != nil {
 		return nil, err
 	}
+	s.Engine, warnings = device, append(warnings, tried...)
 	t.say("judging %s on %s held-out pairs", filepath.Base(f.model), amount.Text(prepared.Test.Pairs.Len()))
 	e, err := evaluate.NewEvaluation(ctx, prepared.Graph, m, prepared.Test, s)
 	if err != nil {
@@ -227,10 +237,10 @@ func (f *evaluateFlags) settings(ctx context.Context, n *fittedNetwork,
 	g := prepared.Graph
 	s.Name = filepath.Base(f.model)
 	s.Panel = evaluate.PanelSettings{Floor: f.floor, Threads: f.threads}
-	s.Engine = engine.CPU{Threads: f.threads}
 	if f.exact {
 		s.Panel.Graph, s.Panel.Universe = prepared.LinkGraph(graph.Test), prepared.Universe(graph.Test)
-		if pairs, _, err := s.Panel.Universe.Count(s.Panel.Graph); err == nil && pairs > engine.MostPairs {
+		if pairs, _, err := s.Panel.Universe.Count(s.Panel.Graph); err == nil && pairs > engine.MostPairs &&
+			f.device == "cpu" {
 			return s, nil, usagef("--exact is for up to %s pairs, and the held-out nodes of %s have %s; leave it out",
 				amount.Text(engine.MostPairs), f.data, amount.Text(int(pairs)))
 		}

@@ -1,0 +1,14 @@
+// Package gpu is an engine on a graphics card of NVIDIA's: sums over all pairs of sources and targets, however many.
+//
+//	card, err := gpu.Open(0)
+//	e, err := gpu.New(card, gpu.Settings{Format: gpu.BFloat16})
+//	means, err := e.AllPairs(ctx, g, predictor, graph.Universe{}, 0)
+//
+// It needs the driver and nothing else: that is loaded when a card is opened, without cgo, and the kernels are
+// embedded, made by gpu/make-kernels from kernels. Nothing but the command line imports it; a program that does not is
+// the same without it. On a machine with a card gpu/prove runs every test and measurement.
+//
+// Rows are kept in float32, float16 or bfloat16, in the order of fields, so that most tiles of pairs have one π̂ for
+// each direction. Of a diagonal model one product serves both directions of a pair. Products, logits and losses are in
+// float32 and added up in float64, in an order that depends on the card alone: the same sums on every run.
+package gpu
