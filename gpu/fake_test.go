@@ -126,16 +126,16 @@ func (f *fakeCard) run(l launching) int32 {
 			return float64(math.Float32frombits(uint32(binary.LittleEndian.Uint16(all[at:])) << 16))
 		}
 	}
-	edge, summing := uint32(64), l.threads
+	cut, summing := tiling{512, 64, 64}, l.threads
 	if l.threads == 640 {
-		edge, summing = 128, 384
+		cut, summing = tiling{2048, 256, 128}, 384
 	}
 	sums := make([]float64, blocks*summing*perThread)
 	a, b := rows(list[1], j.m), rows(list[2], j.n)
 	for number := j.from; number < j.to; number++ {
-		if row, column, ok := tileAt(&j, number, edge); ok {
+		if row, column, ok := tileAt(&j, number, cut); ok {
 			own := sums[(number-j.from)%uint64(blocks)*uint64(summing)*perThread:]
-			f.tile(&j, [3]uint32{row * edge, column * edge, edge}, a, b, own)
+			f.tile(&j, [4]uint32{row, column, uint32(cut.rows), uint32(cut.columns)}, a, b, own)
 		}
 	}
 	copy(f.at(j.sums, uint64(len(sums))*8), unsafe.Slice((*byte)(unsafe.Pointer(&sums[0])), len(sums)*8))
@@ -143,34 +143,35 @@ func (f *fakeCard) run(l launching) int32 {
 }
 
 // tileAt is that of the kernels.
-func tileAt(j *job, number uint64, edge uint32) (row, column uint32, ok bool) {
-	of, within := number/(square*square), uint32(number%(square*square))
-	rows, columns := (j.m+edge-1)/edge, (j.n+edge-1)/edge
-	var r, c uint32
+func tileAt(j *job, number uint64, cut tiling) (row, column uint32, ok bool) {
+	down, across := cut.edge/cut.rows, cut.edge/cut.columns
+	square, within := number/(down*across), number%(down*across)
+	var r, c uint64
 	if j.triangle != 0 {
-		for uint64(r+1)*uint64(r+2)/2 <= of {
+		for (r+1)*(r+2)/2 <= square {
 			r++
 		}
-		c = uint32(of - uint64(r)*uint64(r+1)/2)
+		c = square - r*(r+1)/2
 	} else {
-		across := uint64((columns + square - 1) / square)
-		r, c = uint32(of/across), uint32(of%across)
+		wide := (uint64(j.n) + cut.edge - 1) / cut.edge
+		r, c = square/wide, square%wide
 	}
-	row, column = r*square+within/square, c*square+within%square
-	return row, column, row < rows && column < columns && !(j.triangle != 0 && column > row)
+	r, c = r*down+within/across, c*across+within%across
+	return uint32(r), uint32(c), r*cut.rows < uint64(j.m) && c*cut.columns < uint64(j.n) &&
+		!(j.triangle != 0 && c*cut.columns >= (r+1)*cut.rows)
 }
 
 // tile adds the pairs of a tile to the first sums.
-func (f *fakeCard) tile(j *job, at [3]uint32, a, b func(k, d uint32) float64, sums []float64) {
-	first, left, edge := at[0], at[1], at[2]
+func (f *fakeCard) tile(j *job, at [4]uint32, a, b func(k, d uint32) float64, sums []float64) {
+	first, left := at[0]*at[2], at[1]*at[3]
 	ids := func(address uint64, k uint32) [2]int32 {
 		return *(*[2]int32)(unsafe.Pointer(&f.at(address+8*uint64(k), 8)[0]))
 	}
 	four := func(address uint64, k uint32) [4]float32 {
 		return *(*[4]float32)(unsafe.Pointer(&f.at(address+16*uint64(k), 16)[0]))
 	}
-	for i := first; i < min(first+edge, j.m); i++ {
-		for t := left; t < min(left+edge, j.n); t++ {
+	for i := first; i < min(first+at[2], j.m); i++ {
+		for t := left; t < min(left+at[3], j.n); t++ {
 			source, target := ids(j.sources, i), ids(j.targets, t)
 			switch {
 			case j.triangle != 0 && i <= t, j.triangle == 0 && j.ordered != 0 && target[0] >= source[0],

@@ -21,24 +21,22 @@ type job struct {
 	gamma, floor                                            float32
 }
 
-// Tiles are numbered in squares of square × square.
-const square = 8
-
 // perThread is how many sums a thread has: of σ, of the loss of "no", of −log q, of ψ and τ with their losses, and of
 // pairs.
 const perThread = 6
 
+// tiling is how pairs are cut into tiles of rows × columns. These are numbered in squares of edge × edge nodes, so that
+// the rows of those that are computed at the same time are few.
+type tiling struct{ edge, rows, columns uint64 }
+
 // tiles is how many numbers of tiles there are: some are of none.
-func (j *job) tiles(edge int) uint64 {
-	count := func(nodes uint32) uint64 {
-		tiles := (uint64(nodes) + uint64(edge) - 1) / uint64(edge)
-		return (tiles + square - 1) / square
-	}
-	rows, columns := count(j.m), count(j.n)
+func (j *job) tiles(t tiling) uint64 {
+	down, across := (uint64(j.m)+t.edge-1)/t.edge, (uint64(j.n)+t.edge-1)/t.edge
+	each := t.edge / t.rows * (t.edge / t.columns)
 	if j.triangle != 0 {
-		return rows * (rows + 1) / 2 * square * square
+		return down * (down + 1) / 2 * each
 	}
-	return rows * columns * square * square
+	return down * across * each
 }
 
 // list is nodes in the order of their fields and, within a field, of their keys, with what is known of each.
@@ -109,6 +107,12 @@ func newPlan(n model.Nodes, p engine.Predictor, r engine.Rectangle) (*plan, erro
 	}
 	if r.Rank == nil && slices.Equal(out.sources.nodes, out.targets.nodes) && out.mirrored(p.Link) {
 		out.triangle, out.both = 1, 1
+		for c := range out.table { // where all offsets are one, it is the fields'
+			out.table[c][0][0] += out.sourceTerms[0][0]
+		}
+		for k := range out.sourceTerms {
+			out.sourceTerms[k][0] = 0
+		}
 	}
 	return out, nil
 }
@@ -265,7 +269,7 @@ func (r *prepared) free() {
 func (r *prepared) run(ctx context.Context) (total engine.Sums, err error) {
 	k := r.kernel
 	parts := make([]float64, k.blocks*k.summing*perThread)
-	all, step := r.tiles(k.edge), max(k.perLaunch/uint64(r.dim), 1)
+	all, step := r.tiles(k.tiling), max(k.perLaunch/uint64(r.dim), 1)
 	for r.from = 0; r.from < all; r.from = r.to {
 		if err := ctx.Err(); err != nil {
 			return total, err

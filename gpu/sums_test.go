@@ -296,19 +296,20 @@ func TestEveryTileHasANumber(t *testing.T) {
 		if rng.IntN(2) == 0 {
 			j.n, j.triangle = j.m, 1
 		}
-		edge := []uint32{64, 128}[rng.IntN(2)]
+		cut := []tiling{{512, 64, 64}, {2048, 256, 128}}[rng.IntN(2)]
 		found := map[[2]uint32]int{}
-		for number := range j.tiles(int(edge)) {
-			if row, column, ok := tileAt(&j, number, edge); ok {
+		for number := range j.tiles(cut) {
+			if row, column, ok := tileAt(&j, number, cut); ok {
 				found[[2]uint32{row, column}]++
 			}
 		}
-		for i := uint32(0); i < j.m; i += edge {
-			for k := uint32(0); k < j.n && (j.triangle == 0 || k <= i); k += edge {
-				if at := [2]uint32{i / edge, k / edge}; found[at] != 1 {
+		for i := uint64(0); i < uint64(j.m); i += cut.rows {
+			for k := uint64(0); k < uint64(j.n) && (j.triangle == 0 || k < i+cut.rows); k += cut.columns {
+				at := [2]uint32{uint32(i / cut.rows), uint32(k / cut.columns)}
+				if found[at] != 1 {
 					t.Fatalf("%+v: tile %v has %d numbers", j, at, found[at])
 				}
-				delete(found, [2]uint32{i / edge, k / edge})
+				delete(found, at)
 			}
 		}
 		if len(found) > 0 {

@@ -187,14 +187,13 @@ struct Totals {
   }
 };
 
-// Tiles are numbered in squares of kSquare × kSquare, so that the rows of those that are computed at the same time are few.
-constexpr u32 kSquare = 8;
-
-// tileAt returns the row and column of a tile, and false for one that is not there.
-__device__ __forceinline__ bool tileAt(const Job &job, u64 number, u32 tile, u32 &row, u32 &column) {
-  const u64 square = number / (kSquare * kSquare);
-  const u32 within = u32(number % (kSquare * kSquare));
-  const u32 rows = (job.m + tile - 1) / tile, columns = (job.n + tile - 1) / tile;
+// Tiles are numbered in squares of kEdge × kEdge nodes, so that the rows of those that are computed at the same time are
+// few. tileAt returns the row and column of a tile of kRows × kColumns, and false for one that has no pairs.
+template <u32 kEdge, u32 kRows, u32 kColumns>
+__device__ __forceinline__ bool tileAt(const Job &job, u64 number, u32 &row, u32 &column) {
+  constexpr u32 kDown = kEdge / kRows, kAcross = kEdge / kColumns;
+  const u64 square = number / (kDown * kAcross);
+  const u32 within = u32(number % (kDown * kAcross));
   u32 r, c;
   if (job.triangle) {
     r = u32((sqrt(8. * double(square) + 1) - 1) / 2);
@@ -202,13 +201,13 @@ __device__ __forceinline__ bool tileAt(const Job &job, u64 number, u32 tile, u32
     while (u64(r + 1) * (r + 2) / 2 <= square) r++;
     c = u32(square - u64(r) * (r + 1) / 2);
   } else {
-    const u32 across = (columns + kSquare - 1) / kSquare;
+    const u32 across = (job.n + kEdge - 1) / kEdge;
     r = u32(square / across);
     c = u32(square % across);
   }
-  row = r * kSquare + within / kSquare;
-  column = c * kSquare + within % kSquare;
-  return row < rows && column < columns && !(job.triangle && column > row);
+  row = r * kDown + within / kAcross;
+  column = c * kAcross + within % kAcross;
+  return row * kRows < job.m && column * kColumns < job.n && !(job.triangle && column * kColumns >= (row + 1) * kRows);
 }
 
 // before is the order of lists.
@@ -226,11 +225,11 @@ struct Corner {
   // linked, in both directions; 1 where products of four q are not too small for float32; 2 else, where the risks see other
   // π, or where there is one direction; 3 where every pair has a π of its own, up to 1 − 1e-18.
   int kind;
-  template <int kRows, int kColumns> __device__ __forceinline__ void find(const Job &job, u32 row, u32 column) {
-    first = row * kRows;
-    left = column * kColumns;
+  template <u32 kRows, u32 kColumns> __device__ __forceinline__ void find(const Job &job, u32 from, u32 to) {
+    first = from;
+    left = to;
     const u32 last = min(first + kRows, job.m) - 1, right = min(left + kColumns, job.n) - 1;
-    const int2 a = job.sources[first], b = job.sources[last], d = job.targets[left], e = job.targets[right];
+    const int2 a = job.sources[min(first, job.m - 1)], b = job.sources[last], d = job.targets[left], e = job.targets[right];
     const bool inside = first + kRows <= job.m && left + kColumns <= job.n;
     if (job.triangle) whole = inside && first >= left + kColumns;
     else whole = inside && !job.ordered && (before(b, d) || before(e, a));

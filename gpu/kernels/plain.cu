@@ -1,7 +1,8 @@
 // The sums on any card: tiles of 64 × 64 by ordinary arithmetic in float32, whatever the rows are stored in.
 #include "pairs.cuh"
 
-constexpr int kTile = 64, kDepth = 16, kThreads = 256;
+constexpr u32 kEdge = 512, kTile = 64;
+constexpr int kDepth = 16, kThreads = 256;
 
 __device__ __forceinline__ float widen(float x) { return x; }
 __device__ __forceinline__ float widen(unsigned short x) { return __uint_as_float(u32(x) << 16); } // bfloat16
@@ -52,9 +53,9 @@ __device__ __forceinline__ void sumPairs(const Job &job, const T *a, const T *b)
   double sums[kSums] = {};
   for (u64 number = job.from + blockIdx.x; number < job.to; number += gridDim.x) {
     u32 row, column;
-    if (!tileAt(job, number, kTile, row, column)) continue;
+    if (!tileAt<kEdge, kTile, kTile>(job, number, row, column)) continue;
     Corner c;
-    c.find<kTile, kTile>(job, row, column);
+    c.find<kTile, kTile>(job, row * kTile, column * kTile);
     float product[4][4];
     multiply(a, b, c.first, c.left, job.m, job.n, job.dim, product);
     Totals t;
