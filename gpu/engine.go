@@ -95,7 +95,7 @@ func (e *OnCard) kernelFor(p *plan) (*kernel, error) {
 		threads: 256, summing: 256, perLaunch: 1 << 30}
 	image, names := plainImage, []string{"sumPairs_float32", "sumPairs_float16", "sumPairs_bfloat16"}
 	if e.device.Capability == hopper && e.format != Float32 {
-		*k = kernel{name: k.name, tiling: tiling{2048, 256, 128}, depth: 64, blocks: e.device.processors / 2 * 2, threads: 640, summing: 384,
+		*k = kernel{name: k.name, tiling: tiling{1024, 128, 128}, depth: 64, blocks: e.device.processors, threads: 640, summing: 384,
 			shared: 3*2*128*64*2 + 2*128*128*4 + 1024, perLaunch: 1 << 32, mapped: true}
 		if p.dense != 0 {
 			k.name = "sumDense_" + string(e.format)
@@ -134,8 +134,8 @@ func (k *kernel) arguments(e *OnCard, p *plan, a, b *array) ([]unsafe.Pointer, e
 	if !k.mapped {
 		return []unsafe.Pointer{unsafe.Pointer(&p.job), unsafe.Pointer(&a.address), unsafe.Pointer(&b.address)}, nil
 	}
-	left, err1 := e.mapRows(a, p.m, p.dim, 128)
-	right, err2 := e.mapRows(b, p.n, p.dim, 64) // two blocks fetch them for both
+	left, err1 := e.mapRows(a, p.m, p.dim, k)
+	right, err2 := e.mapRows(b, p.n, p.dim, k)
 	return []unsafe.Pointer{unsafe.Pointer(&p.job), left, right}, cmp.Or(err1, err2)
 }
 
@@ -146,8 +146,8 @@ const (
 	promote256                = 3
 )
 
-// mapRows describes rows to the copy engine, which fetches so many together, 64 numbers of each.
-func (e *OnCard) mapRows(a *array, rows, dim, together uint32) (unsafe.Pointer, error) {
+// mapRows describes rows to the copy engine.
+func (e *OnCard) mapRows(a *array, rows, dim uint32, k *kernel) (unsafe.Pointer, error) {
 	room := new(tensorMap)
 	at := unsafe.Pointer(room)
 	if off := uintptr(at) % 64; off != 0 {
@@ -158,7 +158,7 @@ func (e *OnCard) mapRows(a *array, rows, dim, together uint32) (unsafe.Pointer, 
 		kind = kindFloat16
 	}
 	return at, e.device.check("cuTensorMapEncodeTiled", e.device.driver.encode(mapping{at, kind, a.address, rows, dim,
-		together, 64}))
+		uint32(k.tiling.rows), uint32(k.depth)}))
 }
 
 // upload copies the rows of sources, as queries, or of targets to the card.

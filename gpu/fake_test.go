@@ -128,7 +128,7 @@ func (f *fakeCard) run(l launching) int32 {
 	}
 	cut, summing := tiling{512, 64, 64}, l.threads
 	if l.threads == 640 {
-		cut, summing = tiling{2048, 256, 128}, 384
+		cut, summing = tiling{1024, 128, 128}, 384
 	}
 	sums := make([]float64, blocks*summing*perThread)
 	a, b := rows(list[1], j.m), rows(list[2], j.n)

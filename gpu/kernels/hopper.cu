@@ -1,11 +1,11 @@
 // The sums on a Hopper card. Of five groups of four warps, one fetches rows by the copy engine and finds out what tiles are
 // like, one multiplies tiles of 128 × 128 on the matrix units and puts the products aside in shared memory, and three add
-// them up: that is most of the work. Two blocks with tiles below one another fetch half of the targets' rows each, for both.
+// them up: that is most of the work, and takes turns on the same units of arithmetic.
 #include "pairs.cuh"
 
 struct alignas(64) TensorMap { u64 opaque[16]; }; // CUtensorMap
 
-constexpr u32 kEdge = 2048, kTile = 128;
+constexpr u32 kEdge = 1024, kTile = 128;
 constexpr int kDepth = 64, kStages = 3, kBuffers = 2, kCorners = 4;
 constexpr int kRowsBytes = kTile * kDepth * 2, kStageBytes = 2 * kRowsBytes, kBufferBytes = kTile * kTile * 4;
 constexpr int kAdding = 3; // groups that add up
@@ -28,21 +28,6 @@ __device__ __forceinline__ void barrierWait(u32 bar, u32 phase) {
 // fetch copies a box of kTile rows by kDepth numbers.
 __device__ __forceinline__ void fetch(u32 to, const TensorMap *map, u32 bar, int k, int row) {
   asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4}], [%2];" ::"r"(to), "l"(map), "r"(bar), "r"(k), "r"(row) : "memory");
-}
-
-// fetchForBoth copies a box of half as many rows to the same place in both blocks.
-__device__ __forceinline__ void fetchForBoth(u32 to, const TensorMap *map, u32 bar, int k, int row) {
-  asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%3, %4}], [%2], %5;" ::"r"(to), "l"(map), "r"(bar), "r"(k), "r"(row), "h"((unsigned short)3) : "memory");
-}
-
-// barrierArriveIn arrives at the same barrier of one of the two blocks.
-__device__ __forceinline__ void barrierArriveIn(u32 block, u32 bar) {
-  asm volatile("{\n.reg .b32 there;\nmapa.shared::cluster.u32 there, %0, %1;\nmbarrier.arrive.release.cluster.shared::cluster.b64 _, [there];\n}" ::"r"(bar), "r"(block) : "memory");
-}
-
-// bothArrive waits for all threads of both blocks.
-__device__ __forceinline__ void bothArrive() {
-  asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
 }
 
 // descriptor names rows of 128 bytes in shared memory, swizzled as the copy engine leaves them.
@@ -145,14 +130,14 @@ __device__ __forceinline__ void sumPairs(const Job &job, const TensorMap *mapA, 
   __shared__ alignas(8) Barriers bars;
   __shared__ Corner corners[kCorners];
   const u32 base = (shared(room) + 1023) & ~1023u, products = base + kStages * kStageBytes;
-  const u32 group = threadIdx.x / 128, rank = blockIdx.x % 2;
+  const u32 group = threadIdx.x / 128;
   if (threadIdx.x == 0) {
-    for (int s = 0; s < kStages; s++) barrierInit(shared(&bars.full[s]), 1), barrierInit(shared(&bars.empty[s]), 2);
+    for (int s = 0; s < kStages; s++) barrierInit(shared(&bars.full[s]), 1), barrierInit(shared(&bars.empty[s]), 1);
     for (int s = 0; s < kBuffers; s++) barrierInit(shared(&bars.made[s]), 128), barrierInit(shared(&bars.taken[s]), 128 * kAdding);
     for (int s = 0; s < kCorners; s++) barrierInit(shared(&bars.known[s]), 1), barrierInit(shared(&bars.forgotten[s]), 128 * kAdding);
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
   }
-  bothArrive();
+  __syncthreads();
   const u32 steps = job.dim / kDepth;
   Ring<kStages> stage;
   Ring<kBuffers> buffer;
@@ -160,23 +145,23 @@ __device__ __forceinline__ void sumPairs(const Job &job, const TensorMap *mapA, 
   if (group == 0) {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
     if (threadIdx.x == 0) {
-      for (u64 number = job.from + blockIdx.x / 2; number < job.to; number += gridDim.x / 2) {
+      for (u64 number = job.from + blockIdx.x; number < job.to; number += gridDim.x) {
         u32 row, column;
-        if (!tileAt<kEdge, 2 * kTile, kTile>(job, number, row, column)) continue;
+        if (!tileAt<kEdge, kTile, kTile>(job, number, row, column)) continue;
         for (u32 k = 0; k < steps; k++, stage.next()) {
-          barrierWait(shared(&bars.empty[stage.at]), stage.phase ^ 1); // in both blocks
+          barrierWait(shared(&bars.empty[stage.at]), stage.phase ^ 1);
           const u32 bar = shared(&bars.full[stage.at]), to = base + stage.at * kStageBytes;
           barrierExpect(bar, kStageBytes);
-          fetch(to, mapA, bar, k * kDepth, (2 * row + rank) * kTile);
-          fetchForBoth(to + kRowsBytes + rank * kRowsBytes / 2, mapB, bar, k * kDepth, column * kTile + rank * kTile / 2);
+          fetch(to, mapA, bar, k * kDepth, row * kTile);
+          fetch(to + kRowsBytes, mapB, bar, k * kDepth, column * kTile);
         }
       }
     } else if (threadIdx.x == 32) {
-      for (u64 number = job.from + blockIdx.x / 2; number < job.to; number += gridDim.x / 2) {
+      for (u64 number = job.from + blockIdx.x; number < job.to; number += gridDim.x) {
         u32 row, column;
-        if (!tileAt<kEdge, 2 * kTile, kTile>(job, number, row, column)) continue;
+        if (!tileAt<kEdge, kTile, kTile>(job, number, row, column)) continue;
         Corner c;
-        c.find<kTile, kTile>(job, (2 * row + rank) * kTile, column * kTile);
+        c.find<kTile, kTile>(job, row * kTile, column * kTile);
         barrierWait(shared(&bars.forgotten[corner.at]), corner.phase ^ 1);
         corners[corner.at] = c;
         barrierArrive(shared(&bars.known[corner.at]));
@@ -186,9 +171,9 @@ __device__ __forceinline__ void sumPairs(const Job &job, const TensorMap *mapA, 
   } else if (group == 1) {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 160;");
     const u32 mine = products + threadIdx.x % 128 * 16;
-    for (u64 number = job.from + blockIdx.x / 2; number < job.to; number += gridDim.x / 2) {
+    for (u64 number = job.from + blockIdx.x; number < job.to; number += gridDim.x) {
       u32 row, column;
-      if (!tileAt<kEdge, 2 * kTile, kTile>(job, number, row, column)) continue;
+      if (!tileAt<kEdge, kTile, kTile>(job, number, row, column)) continue;
       float upper[64], lower[64];
       u32 last = 0;
       for (u32 k = 0; k < steps; k++, stage.next()) {
@@ -203,11 +188,11 @@ __device__ __forceinline__ void sumPairs(const Job &job, const TensorMap *mapA, 
         }
         productCommit();
         productWait<1>();
-        if (k > 0 && threadIdx.x % 128 < 2) barrierArriveIn(threadIdx.x % 128, shared(&bars.empty[last]));
+        if (k > 0 && threadIdx.x % 128 == 0) barrierArrive(shared(&bars.empty[last]));
         last = stage.at;
       }
       productWait<0>();
-      if (threadIdx.x % 128 < 2) barrierArriveIn(threadIdx.x % 128, shared(&bars.empty[last]));
+      if (threadIdx.x % 128 == 0) barrierArrive(shared(&bars.empty[last]));
       barrierWait(shared(&bars.taken[buffer.at]), buffer.phase ^ 1);
       putAside(mine + buffer.at * kBufferBytes, upper);
       putAside(mine + buffer.at * kBufferBytes + kBufferBytes / 2, lower);
@@ -218,9 +203,9 @@ __device__ __forceinline__ void sumPairs(const Job &job, const TensorMap *mapA, 
     asm volatile("setmaxnreg.dec.sync.aligned.u32 88;");
     double sums[kSums] = {};
     const u32 mine = products + threadIdx.x % 128 * 16;
-    for (u64 number = job.from + blockIdx.x / 2; number < job.to; number += gridDim.x / 2) {
+    for (u64 number = job.from + blockIdx.x; number < job.to; number += gridDim.x) {
       u32 row, column;
-      if (!tileAt<kEdge, 2 * kTile, kTile>(job, number, row, column)) continue;
+      if (!tileAt<kEdge, kTile, kTile>(job, number, row, column)) continue;
       barrierWait(shared(&bars.known[corner.at]), corner.phase);
       const Corner c = corners[corner.at];
       barrierArrive(shared(&bars.forgotten[corner.at]));
@@ -235,11 +220,10 @@ __device__ __forceinline__ void sumPairs(const Job &job, const TensorMap *mapA, 
     for (int k = 0; k < kSums; k++)
       job.sums[(u64(blockIdx.x) * 128 * kAdding + threadIdx.x - 256) * kSums + k] = sums[k];
   }
-  bothArrive(); // what is fetched for a block must find it there
 }
 
 #define KERNEL(name, half, dense)                                                                                      \
-  extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(kThreads, 1)                                  \
+  extern "C" __global__ void __launch_bounds__(kThreads, 1)                                                            \
   name(Job job, const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap b) { sumPairs<half, dense>(job, &a, &b); }
 KERNEL(sumPairs_bfloat16, false, false)
 KERNEL(sumPairs_float16, true, false)
