@@ -17,8 +17,8 @@ import (
 // paperNodes are those of the paper's first dataset.
 const paperNodes = 2_442_008
 
-// TestSpeedOnACard measures sums over all pairs, warm, the median of five, or of three where nodes are many. It takes minutes and gigabytes: gpu/prove
-// runs it, with UNSEEN_CARD naming how many nodes there are.
+// TestSpeedOnACard measures sums over all pairs, warm, the median of five, or of three where nodes are many. It takes
+// minutes and gigabytes: gpu/prove runs it, with UNSEEN_CARD naming how many nodes there are.
 //
 // Long because it is one measurement.
 func TestSpeedOnACard(t *testing.T) {
