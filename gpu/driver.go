@@ -3,7 +3,6 @@ package gpu
 import (
 	"errors"
 	"fmt"
-	"runtime"
 	"unsafe"
 )
 
@@ -21,7 +20,6 @@ type driver struct {
 	cuDeviceGetName              func(name *byte, size int32, device int32) int32
 	cuDeviceGetAttribute         func(value *int32, attribute, device int32) int32
 	cuDeviceTotalMem_v2          func(bytes *uint64, device int32) int32
-	cuMemGetInfo_v2              func(free, total *uint64) int32
 	cuDevicePrimaryCtxRetain     func(context *uintptr, device int32) int32
 	cuDevicePrimaryCtxRelease_v2 func(device int32) int32
 	cuCtxSetCurrent              func(context uintptr) int32
@@ -35,11 +33,7 @@ type driver struct {
 	cuMemcpyHtoD_v2              func(to uint64, from unsafe.Pointer, bytes uint64) int32
 	cuMemcpyDtoH_v2              func(to unsafe.Pointer, from uint64, bytes uint64) int32
 	cuMemsetD8_v2                func(to uint64, value uint8, bytes uint64) int32
-	// what takes many arguments is called by one of the next two
-	cuLaunchKernel func(function uintptr, gridX, gridY, gridZ, blockX, blockY, blockZ, sharedBytes uint32,
-		stream uintptr, arguments, extra unsafe.Pointer) int32
-	cuTensorMapEncodeTiled func(to unsafe.Pointer, kind, rank uint32, address uint64, sizes, strides *uint64, box,
-		steps *uint32, interleave, swizzle, promotion, fill uint32) int32
+	// cuLaunchKernel and cuTensorMapEncodeTiled, which take many arguments
 	launch func(l launching) int32
 	encode func(m mapping) int32
 }
@@ -58,22 +52,6 @@ type mapping struct {
 	address        uint64
 	rows, dim      uint32
 	boxRows, boxOf uint32
-}
-
-// shorten sets what calls those with many arguments.
-func (d *driver) shorten() {
-	d.launch = func(l launching) int32 {
-		code := d.cuLaunchKernel(l.function, l.blocks, 1, 1, l.threads, 1, 1, l.shared, 0,
-			unsafe.Pointer(&l.arguments[0]), nil)
-		runtime.KeepAlive(l)
-		return code
-	}
-	d.encode = func(m mapping) int32 {
-		sizes, strides := [2]uint64{uint64(m.dim), uint64(m.rows)}, [1]uint64{uint64(m.dim) * 2}
-		box, steps := [2]uint32{m.boxOf, m.boxRows}, [2]uint32{1, 1}
-		return d.cuTensorMapEncodeTiled(m.to, m.kind, 2, m.address, &sizes[0], &strides[0], &box[0], &steps[0], 0,
-			swizzle128, promote256, 0)
-	}
 }
 
 // failure is the driver's word for a code.

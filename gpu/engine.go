@@ -142,8 +142,6 @@ func (k *kernel) arguments(e *OnCard, p *plan, a, b *array) ([]unsafe.Pointer, e
 // Numbers of the driver's interface.
 const (
 	kindFloat16, kindBFloat16 = 6, 9
-	swizzle128                = 3
-	promote256                = 3
 )
 
 // mapRows describes rows to the copy engine.

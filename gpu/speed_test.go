@@ -100,7 +100,8 @@ func TestSpeedOnACard(t *testing.T) {
 					products /= 2
 				}
 				t.Logf("%-36s %-9s %8.3f s (%.0f TFLOP/s; %.3f to %.3f), loading %.1f s; all pairs of %d nodes: %.2f s",
-					of.name, format, took[rounds/2], products/took[rounds/2]/1e12, took[0], took[rounds-1], loading.Seconds(), paperNodes,
+					of.name, format, took[rounds/2], products/took[rounds/2]/1e12, took[0], took[rounds-1],
+					loading.Seconds(), paperNodes,
 					took[rounds/2]/pairs*float64(paperNodes)*float64(paperNodes-1))
 				return nil
 			}); err != nil {
