@@ -81,5 +81,6 @@ const (
 func (c *longCalls) shortEncode(m mapping) int32 {
 	sizes, strides := [2]uint64{uint64(m.dim), uint64(m.rows)}, [1]uint64{uint64(m.dim) * 2}
 	box, steps := [2]uint32{m.boxOf, m.boxRows}, [2]uint32{1, 1}
-	return c.encode(m.to, m.kind, 2, m.address, &sizes[0], &strides[0], &box[0], &steps[0], 0, swizzle128, promote256, 0)
+	return c.encode(m.to, m.kind, 2, m.address, &sizes[0], &strides[0], &box[0], &steps[0], 0, swizzle128, promote256,
+		0)
 }
