@@ -29,6 +29,10 @@ var graphs = []comparison{
 		func(b *bench) (float64, float64, error) { return b.graph("faiss", .985) }},
 	{"index-985-usearch", "for .985, against usearch (float32, connectivity 16, expansion_add 200)", 1.5, "queries/s",
 		func(b *bench) (float64, float64, error) { return b.graph("usearch", .985) }},
+	{"index-985-ivf", "for .985, against FAISS IVF1024, PQ of 4 bits by fast scan, and rescoring", 1.5, "queries/s",
+		func(b *bench) (float64, float64, error) { return b.graph("ivf", .985) }},
+	{"index-985-scann", "for .985, against ScaNN (a tree, 4 bits by anisotropic hashing, rescoring)", 1.5, "queries/s",
+		func(b *bench) (float64, float64, error) { return b.graph("scann", .985) }},
 }
 
 // madeGraph is what the comparisons of graphs share: it takes minutes to make.
@@ -146,7 +150,7 @@ func (b *bench) graph(kind string, recall float64) (ours, peer float64, err erro
 	built, known := g.peers[kind]
 	if !known {
 		built, err = b.peers.ask("graph", map[string]any{"kind": kind, "rows": filepath.Join(g.folder, "rows"),
-			"d": g.rows.Dim()})
+			"d": g.rows.Dim(), "k": k})
 		if err != nil {
 			return ours, 0, err
 		}

@@ -171,10 +171,11 @@ func (t Sums) Means() Means {
 	}
 }
 
-// A block of pairs is so many sources by so many targets.
+// A block of pairs is so many sources by so many targets; where one product serves both directions it is a square.
 const (
 	blockHeight  = 96
 	blockBreadth = 256
+	blockSquare  = 192
 )
 
 // SumRectangle sums a predictor's own predictions over the pairs of a rectangle as if none of them were linked;
@@ -198,8 +199,12 @@ func (c CPU) SumRectangle(ctx context.Context, n model.Nodes, p Predictor, r Rec
 	if terms.Fields == nil {
 		s.none = make([]float32, n.FieldCount)
 	}
-	left := s.cut(r.Sources, blockHeight)
-	s.right = s.cut(r.Targets, blockBreadth)
+	height, breadth := blockHeight, blockBreadth
+	if s.mirrored = s.isMirrored(p.Link); s.mirrored {
+		height, breadth = blockSquare, blockSquare
+	}
+	left := s.cut(r.Sources, height)
+	s.right = s.cut(r.Targets, breadth)
 	if r.Rank == nil {
 		s.place = make([][2]int32, len(n.Fields))
 		for number, to := range s.right {
@@ -210,7 +215,10 @@ func (c CPU) SumRectangle(ctx context.Context, n model.Nodes, p Predictor, r Rec
 	}
 	parts := make([]Sums, len(left))
 	if err := kern.ChunksErr(ctx, len(left), 1, kern.Threads(c.Threads), func(_, number, _, _ int) (err error) {
-		parts[number], err = s.strip(ctx, left[number])
+		if s.mirrored { // the longest first
+			number = len(left) - 1 - number
+		}
+		parts[number], err = s.strip(ctx, left[number], number)
 		return err
 	}); err != nil {
 		return Sums{}, err
@@ -242,7 +250,9 @@ type blockSums struct {
 	terms  model.ExposureTerms
 	none   []float32 // zeros for the fields, where they do not matter
 	right  []nodeSpan
-	place  [][2]int32 // by node, without an order: the number of its span on the right, from 1 on, and the place there
+	// mirrored: z is the same in both directions, so that a block of spans serves that of the other direction too
+	mirrored bool
+	place    [][2]int32 // by node, without an order: the number of its span on the right, from 1 on, and the place there
 }
 
 // nodeSpan is nodes of one field, or of several.
@@ -288,8 +298,32 @@ func (s *blockSums) cut(nodes []int32, size int) (spans []nodeSpan) {
 	return spans
 }
 
-// strip sums all blocks of some sources.
-func (s *blockSums) strip(ctx context.Context, from nodeSpan) (total Sums, err error) {
+// isMirrored reports whether z is the same in both directions, and both are summed.
+func (s *blockSums) isMirrored(link model.LinkModel) bool {
+	if _, diagonal := link.(*model.Diagonal); !diagonal || s.Rank != nil || !slices.Equal(s.Sources, s.Targets) {
+		return false
+	}
+	fields := s.nodes.FieldCount
+	query, offsets := make([]float32, s.rows.Dim()), make([][]float32, fields)
+	for _, i := range s.Sources {
+		if f := s.nodes.Fields[i]; offsets[f] == nil {
+			offsets[f] = make([]float32, fields)
+			s.inner.Query(query, offsets[f], s.params, i)
+		}
+	}
+	for f, own := range offsets {
+		for g, other := range offsets[:f] {
+			if own != nil && other != nil && own[g] != other[f] {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// strip sums all blocks of some sources, which are a span of the given number. Where z is mirrored these are the blocks
+// with themselves and with those of lower numbers, in both directions.
+func (s *blockSums) strip(ctx context.Context, from nodeSpan, own int) (total Sums, err error) {
 	rows, fields := kern.MatrixOf(s.rows), s.nodes.FieldCount
 	queries, err1 := kern.NewMatrix(len(from.nodes), rows.Dim())
 	block, err2 := kern.NewMatrix(blockBreadth, rows.Dim())
@@ -303,7 +337,11 @@ func (s *blockSums) strip(ctx context.Context, from nodeSpan) (total Sums, err e
 		s.inner.Query(queries.Row(r), offsets[r*fields:(r+1)*fields], s.params, i)
 	}
 	room, exposure := make([]float32, len(from.nodes)*blockBreadth), make([]float32, len(from.nodes)*blockBreadth)
-	for number, to := range s.right {
+	right := s.right
+	if s.mirrored {
+		right = right[:own+1]
+	}
+	for number, to := range right {
 		if err := ctx.Err(); err != nil {
 			return total, err
 		}
@@ -328,6 +366,9 @@ func (s *blockSums) strip(ctx context.Context, from nodeSpan) (total Sums, err e
 			}
 		}
 		total.Add(s.sum(z, exposure[:len(z)], from, to, int32(number)+1))
+		if s.mirrored && number < own {
+			total.Add(s.sumBack(z, exposure[:len(z)], from, to))
+		}
 	}
 	return total, nil
 }
@@ -341,18 +382,55 @@ func (s *blockSums) sum(z, exposure []float32, from, to nodeSpan, number int32) 
 	}
 	pairs := int64(len(z) - s.leaveOut(z, from, to, number))
 	if shared {
-		pi, rest := kern.Sigmoid64(float64(s.terms.Constant + s.ofFields(from.field)[to.field]))
-		if sums.Add(z, pi, rest); pi < s.Floor {
-			likelihood := sums.NegLog
-			sums = kern.UnlinkedSums{}
-			sums.Add(z, s.Floor, 1-s.Floor)
-			sums.NegLog = likelihood
-		}
+		s.addShared(&sums, z, s.ofFields(from.field)[to.field])
 	} else {
 		sums.AddEach(z, exposure, s.Floor)
 	}
+	return sumsOf(sums, pairs)
+}
+
+func sumsOf(sums kern.UnlinkedSums, pairs int64) Sums {
 	return Sums{Pairs: pairs, Link: sums.Link, Likelihood: sums.NegLog, Naive: sums.Loss, W: sums.Psi, PU: sums.Loss,
 		AP: sums.Psi + sums.Tau}
+}
+
+// addShared adds a block that has one π̂.
+func (s *blockSums) addShared(sums *kern.UnlinkedSums, z []float32, byFields float32) {
+	pi, rest := kern.Sigmoid64(float64(s.terms.Constant + byFields))
+	if sums.Add(z, pi, rest); pi < s.Floor {
+		likelihood := sums.NegLog
+		*sums = kern.UnlinkedSums{}
+		sums.Add(z, s.Floor, 1-s.Floor)
+		sums.NegLog = likelihood
+	}
+}
+
+// sumBack sums the pairs of a block in the other direction, by the same z.
+func (s *blockSums) sumBack(z, exposure []float32, from, to nodeSpan) Sums {
+	var sums kern.UnlinkedSums
+	if s.terms.ByFields() && from.field >= 0 && to.field >= 0 {
+		s.addShared(&sums, z, s.ofFields(to.field)[from.field])
+		return sumsOf(sums, int64(len(z)))
+	}
+	width := len(to.nodes)
+	own := make([]float32, width) // what is the source's here
+	for k, j := range to.nodes {
+		if own[k] = s.terms.Constant; s.terms.Source != nil {
+			own[k] += s.terms.Source[j]
+		}
+	}
+	for r, i := range from.nodes {
+		field, target := s.nodes.Fields[i], float32(0)
+		if s.terms.Target != nil {
+			target = s.terms.Target[i]
+		}
+		row, logits := exposure[r*width:(r+1)*width], z[r*width:(r+1)*width]
+		for k, x := range logits {
+			row[k] = own[k] + s.ofFields(int(s.nodes.Fields[to.nodes[k]]))[field] + s.terms.Link*x + target
+		}
+	}
+	sums.AddEach(z, exposure, s.Floor)
+	return sumsOf(sums, int64(len(z)))
 }
 
 // exposures sets s of every pair of a block, given its z.
