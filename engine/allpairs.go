@@ -413,20 +413,24 @@ func (s *blockSums) sumBack(z, exposure []float32, from, to nodeSpan) Sums {
 		return sumsOf(sums, int64(len(z)))
 	}
 	width := len(to.nodes)
-	own := make([]float32, width) // what is the source's here
+	own, fields := make([]float32, width), make([]uint16, width) // what is the source's here
 	for k, j := range to.nodes {
+		fields[k] = s.nodes.Fields[j]
 		if own[k] = s.terms.Constant; s.terms.Source != nil {
 			own[k] += s.terms.Source[j]
 		}
 	}
+	byField := make([]float32, s.nodes.FieldCount)
 	for r, i := range from.nodes {
-		field, target := s.nodes.Fields[i], float32(0)
-		if s.terms.Target != nil {
-			target = s.terms.Target[i]
+		for g := range byField {
+			byField[g] = s.ofFields(g)[s.nodes.Fields[i]]
+			if s.terms.Target != nil {
+				byField[g] += s.terms.Target[i]
+			}
 		}
 		row, logits := exposure[r*width:(r+1)*width], z[r*width:(r+1)*width]
 		for k, x := range logits {
-			row[k] = own[k] + s.ofFields(int(s.nodes.Fields[to.nodes[k]]))[field] + s.terms.Link*x + target
+			row[k] = own[k] + byField[fields[k]] + s.terms.Link*x
 		}
 	}
 	sums.AddEach(z, exposure, s.Floor)
