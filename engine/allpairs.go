@@ -252,7 +252,8 @@ type blockSums struct {
 	right  []nodeSpan
 	// mirrored: z is the same in both directions, so that a block of spans serves that of the other direction too
 	mirrored bool
-	place    [][2]int32 // by node, without an order: the number of its span on the right, from 1 on, and the place there
+	// by node, without an order: the number of its span on the right, from 1 on, and the place there
+	place [][2]int32
 }
 
 // nodeSpan is nodes of one field, or of several.

@@ -94,7 +94,6 @@ def graph(t):
             made = faiss.index_factory(t["d"], f"IVF1024,PQ{t['d'] // 2}x4fs,RFlat", faiss.METRIC_INNER_PRODUCT)
             made.train(rows[:: max(1, len(rows) // 100_000)])
             made.add(rows)
-            made.k_factor = 10
             size = faiss.serialize_index(made).nbytes
         elif t["kind"] == "scann":
             import scann
@@ -133,10 +132,10 @@ def graph_search(t):
         made.hnsw.efSearch = width
         search = lambda q: made.search(q, k)[1][0]
     elif t["kind"] == "ivf":
-        faiss_lists(made).nprobe = width // 16
+        faiss_lists(made).nprobe, made.k_factor = width // 16, max(4, width // 64)
         search = lambda q: made.search(q, k)[1][0]
     elif t["kind"] == "scann":
-        search = lambda q: made.search(q[0], final_num_neighbors=k, leaves_to_search=width // 16)[0]
+        search = lambda q: made.search(q[0], final_num_neighbors=k, leaves_to_search=width // 16, pre_reorder_num_neighbors=k * max(4, width // 64))[0]
     else:
         made.expansion_search = width
         search = lambda q: made.search(q[0], k).keys
