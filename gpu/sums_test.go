@@ -243,7 +243,11 @@ func off(got, want engine.Sums) float64 {
 // not there, on both ways.
 func TestSumsByAFakeCard(t *testing.T) {
 	t.Parallel()
-	for _, r := range rectangles(t, 1, 18, 260) {
+	rounds, most := 18, 260
+	if testing.Short() {
+		rounds, most = 6, 140
+	}
+	for _, r := range rectangles(t, 1, rounds, most) {
 		want := must(engine.CPU{}.SumRectangle(t.Context(), r.nodes, r.predictor, r.Rectangle))(t)
 		for _, capability := range []int32{80, 90} {
 			for _, format := range []RowFormat{Float32, Float16, BFloat16} {
