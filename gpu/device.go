@@ -2,7 +2,10 @@ package gpu
 
 import (
 	"bytes"
+	"compress/gzip"
+	"errors"
 	"fmt"
+	"io"
 	"runtime"
 	"sync"
 	"unsafe"
@@ -25,7 +28,7 @@ type Device struct {
 	processors int // multiprocessors
 	mu         sync.Mutex
 	modules    []uintptr
-	kernels    map[string]uintptr
+	kernels    map[kernelName]uintptr
 	closed     bool
 }
 
@@ -57,7 +60,7 @@ func open(d *driver, ordinal int) (*Device, error) {
 	if ordinal < 0 || ordinal >= int(count) {
 		return nil, fmt.Errorf("%w of number %d: there are %d, numbered from 0", ErrNoCard, ordinal, count)
 	}
-	out := &Device{driver: d, kernels: map[string]uintptr{}}
+	out := &Device{driver: d, kernels: map[kernelName]uintptr{}}
 	name := make([]byte, 256)
 	for _, step := range []struct {
 		call string
@@ -94,16 +97,16 @@ func (d *Device) Tried() bool { return d.Capability == hopper }
 
 // Close gives the card back.
 func (d *Device) Close() error {
-	return d.do(func() error {
-		if d.closed {
-			return nil
-		}
+	if err := d.do(func() error {
 		d.closed = true
 		for _, m := range d.modules {
 			d.driver.cuModuleUnload(m)
 		}
 		return d.check("cuDevicePrimaryCtxRelease", d.driver.cuDevicePrimaryCtxRelease_v2(d.number))
-	})
+	}); !errors.Is(err, ErrClosed) {
+		return err
+	}
+	return nil
 }
 
 // do runs calls of the driver one after the other, on a thread that belongs to the card.
@@ -111,7 +114,7 @@ func (d *Device) do(calls func() error) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.closed {
-		return nil
+		return fmt.Errorf("%s: %w", d.Name, ErrClosed)
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -129,11 +132,25 @@ func (d *Device) check(call string, code int32) error {
 	return fmt.Errorf("%s: %w", d.Name, d.driver.failure(call, code))
 }
 
-// load makes the kernels of an image known by their names.
-func (d *Device) load(image []byte, names ...string) error {
+// kernelName is the name of a kernel in one of the images: these have some in common.
+type kernelName struct{ image, name string }
+
+// load makes the kernels of an image known by their names, if they are not yet.
+func (d *Device) load(image string, packed []byte, names ...string) error {
+	if _, known := d.kernels[kernelName{image, names[0]}]; known {
+		return nil
+	}
+	unpacked, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		return fmt.Errorf("the kernels of this program are damaged: %w; build it again", err)
+	}
+	code, err := io.ReadAll(unpacked)
+	if err != nil {
+		return fmt.Errorf("the kernels of this program are damaged: %w; build it again", err)
+	}
 	var module uintptr
-	image = append(image, 0) // a text ends so
-	if err := d.check("cuModuleLoadData", d.driver.cuModuleLoadData(&module, unsafe.Pointer(&image[0]))); err != nil {
+	code = append(code, 0) // a text ends so
+	if err := d.check("cuModuleLoadData", d.driver.cuModuleLoadData(&module, unsafe.Pointer(&code[0]))); err != nil {
 		return err
 	}
 	d.modules = append(d.modules, module)
@@ -144,7 +161,7 @@ func (d *Device) load(image []byte, names ...string) error {
 			d.driver.cuModuleGetFunction(&function, module, &text[0])); err != nil {
 			return err
 		}
-		d.kernels[name] = function
+		d.kernels[kernelName{image, name}] = function
 	}
 	return nil
 }
@@ -205,17 +222,17 @@ func (a *array) fill(value uint8) error {
 }
 
 // launch runs a kernel and waits for it.
-func (d *Device) launch(name string, blocks, threads, shared int, arguments ...unsafe.Pointer) error {
-	function := d.kernels[name]
-	if shared > 0 {
+func (d *Device) launch(k *kernel, arguments []unsafe.Pointer) error {
+	function := d.kernels[k.kernelName]
+	if k.shared > 0 {
 		if err := d.check("cuFuncSetAttribute", d.driver.cuFuncSetAttribute(function, functionDynamicShared,
-			int32(shared))); err != nil {
+			int32(k.shared))); err != nil {
 			return err
 		}
 	}
-	if err := d.check("cuLaunchKernel "+name, d.driver.launch(launching{function, uint32(blocks), uint32(threads),
-		uint32(shared), arguments})); err != nil {
+	if err := d.check("cuLaunchKernel "+k.name, d.driver.launch(launching{function, uint32(k.blocks),
+		uint32(k.threads), uint32(k.shared), arguments})); err != nil {
 		return err
 	}
-	return d.check(name, d.driver.cuCtxSynchronize())
+	return d.check(k.name, d.driver.cuCtxSynchronize())
 }

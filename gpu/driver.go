@@ -6,8 +6,11 @@ import (
 	"unsafe"
 )
 
-// ErrNoCard: there is no card that can be used.
-var ErrNoCard = errors.New("no graphics card")
+// Errors of this package wrap one of these, or one of package engine.
+var (
+	ErrNoCard = errors.New("no graphics card")
+	ErrClosed = errors.New("the card is closed")
+)
 
 // driver is what is used of NVIDIA's driver, libcuda: a function per call, so that tests can stand in for it. All
 // return a code that is 0 where nothing went wrong.

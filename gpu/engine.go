@@ -1,13 +1,10 @@
 package gpu
 
 import (
-	"bytes"
 	"cmp"
-	"compress/gzip"
 	"context"
 	_ "embed"
 	"fmt"
-	"io"
 	"math"
 	"unsafe"
 
@@ -38,7 +35,6 @@ type OnCard struct {
 	engine.CPU
 	device *Device
 	format RowFormat
-	loaded map[string]bool
 }
 
 var _ engine.Engine = (*OnCard)(nil)
@@ -58,10 +54,10 @@ func New(d *Device, s Settings) (*OnCard, error) {
 		return nil, fmt.Errorf("%w: rows of %q; use %s, %s or %s", engine.ErrUnsupported, s.Format, Float32, Float16,
 			BFloat16)
 	}
-	return &OnCard{CPU: engine.CPU{Threads: s.Threads}, device: d, format: s.Format, loaded: map[string]bool{}}, nil
+	return &OnCard{CPU: engine.CPU{Threads: s.Threads}, device: d, format: s.Format}, nil
 }
 
-// AllPairs implements engine.Engine. There is no limit to the pairs.
+// AllPairs implements engine.Engine. There is no limit to the pairs, but the rows have to fit into the card's memory.
 func (e *OnCard) AllPairs(ctx context.Context, g *graph.Graph, p engine.Predictor, u graph.Universe,
 	floor float64) (engine.Means, error) {
 	return e.CPU.AllPairsBy(ctx, e, g, p, u, floor)
@@ -80,7 +76,7 @@ var (
 
 // kernel is one that sums pairs.
 type kernel struct {
-	name string
+	kernelName
 	tiling
 	depth                    int // what rows are padded to a multiple of
 	blocks, threads, summing int // blocks; threads of each, and of these how many have sums
@@ -91,36 +87,19 @@ type kernel struct {
 
 // kernelFor chooses a kernel and loads it.
 func (e *OnCard) kernelFor(p *plan) (*kernel, error) {
-	k := &kernel{name: "sumPairs_" + string(e.format), tiling: tiling{512, 64, 64}, depth: 16,
+	k := &kernel{kernelName: kernelName{"plain", "sumPairs_" + string(e.format)}, tiling: tiling{512, 64, 64}, depth: 16,
 		blocks: 4 * e.device.processors, threads: 256, summing: 256, perLaunch: 1 << 30}
-	image, names := plainImage, []string{"sumPairs_float32", "sumPairs_float16", "sumPairs_bfloat16"}
+	packed, names := plainImage, []string{"sumPairs_float32", "sumPairs_float16", "sumPairs_bfloat16"}
 	if e.device.Capability == hopper && e.format != Float32 {
-		*k = kernel{name: k.name, tiling: tiling{1024, 128, 128}, depth: 64, blocks: e.device.processors,
-			threads: 640, summing: 384, shared: 3*2*128*64*2 + 2*128*128*4 + 1024, perLaunch: 1 << 32, mapped: true}
+		*k = kernel{kernelName: kernelName{"hopper", k.name}, tiling: tiling{1024, 128, 128}, depth: 64,
+			blocks: e.device.processors, threads: 640, summing: 384, shared: 3*2*128*64*2 + 2*128*128*4 + 1024, perLaunch: 1 << 32, mapped: true}
 		if p.dense != 0 {
 			k.name = "sumDense_" + string(e.format)
 		}
-		image, names = hopperImage, []string{"sumPairs_float16", "sumPairs_bfloat16", "sumDense_float16",
+		packed, names = hopperImage, []string{"sumPairs_float16", "sumPairs_bfloat16", "sumDense_float16",
 			"sumDense_bfloat16"}
 	}
-	if e.loaded[k.name] {
-		return k, nil
-	}
-	r, err := gzip.NewReader(bytes.NewReader(image))
-	if err != nil {
-		return nil, fmt.Errorf("the kernels of this program are damaged: %w; build it again", err)
-	}
-	code, err := io.ReadAll(r)
-	if err != nil {
-		return nil, fmt.Errorf("the kernels of this program are damaged: %w; build it again", err)
-	}
-	if err := e.device.load(code, names...); err != nil {
-		return nil, err
-	}
-	for _, name := range names {
-		e.loaded[name] = true
-	}
-	return k, nil
+	return k, e.device.load(k.image, packed, names...)
 }
 
 // tensorMap tells the copy engine where rows are.

@@ -17,6 +17,7 @@ type fakeCard struct {
 	memory     map[uint64][]byte
 	next       uint64
 	names      []string // of kernels, by their number
+	fast       []bool   // which of them are Hopper's
 	maps       map[unsafe.Pointer]uint64
 	fails      map[string]int32 // what a call returns instead of being done
 	left       uint64           // memory
@@ -47,9 +48,15 @@ func newFakeCard(capability int32) *fakeCard {
 	f.cuDevicePrimaryCtxRelease_v2 = func(int32) int32 { return 0 }
 	f.cuCtxSetCurrent = func(uintptr) int32 { return ok("cuCtxSetCurrent") }
 	f.cuCtxSynchronize = func() int32 { return ok("cuCtxSynchronize") }
-	f.cuModuleLoadData = func(m *uintptr, _ unsafe.Pointer) int32 { *m = 1; return ok("cuModuleLoadData") }
+	f.cuModuleLoadData = func(m *uintptr, image unsafe.Pointer) int32 {
+		if *m = 1; *(*byte)(image) == 0x7f { // machine code, and no text
+			*m = 2
+		}
+		return ok("cuModuleLoadData")
+	}
 	f.cuModuleUnload = func(uintptr) int32 { return 0 }
-	f.cuModuleGetFunction = func(fn *uintptr, _ uintptr, name *byte) int32 {
+	f.cuModuleGetFunction = func(fn *uintptr, module uintptr, name *byte) int32 {
+		f.fast = append(f.fast, module == 2)
 		f.names = append(f.names, string(unsafe.Slice(name, lengthAt(unsafe.Pointer(name)))))
 		*fn = uintptr(len(f.names))
 		return ok("cuModuleGetFunction")
@@ -127,6 +134,9 @@ func (f *fakeCard) run(l launching) int32 {
 		}
 	}
 	cut, summing := tiling{512, 64, 64}, l.threads
+	if f.fast[l.function-1] != (l.threads == 640) {
+		return 1 // the arguments of another kernel
+	}
 	if l.threads == 640 {
 		cut, summing = tiling{1024, 128, 128}, 384
 	}

@@ -236,7 +236,8 @@ func (e *OnCard) prepare(p *plan) (_ *prepared, err error) {
 	b, err2 := r.take(uint64(p.n) * width)
 	sums, err3 := r.take(uint64(k.blocks*k.summing*perThread) * 8)
 	if err := cmp.Or(err1, err2, err3); err != nil {
-		return nil, fmt.Errorf("%w; give the card fewer nodes", err)
+		return nil, fmt.Errorf("%w: %d sources and %d targets of %d numbers do not fit; keep rows in 16 bits, or use "+
+			"the processor", err, p.m, p.n, p.dim)
 	}
 	if err := cmp.Or(e.upload(a, p, true), e.upload(b, p, false),
 		upload(r, &p.job.table, p.table), upload(r, &p.job.sources, p.sources.ids),
@@ -275,7 +276,7 @@ func (r *prepared) run(ctx context.Context) (total engine.Sums, err error) {
 			return total, err
 		}
 		r.to = min(r.from+step, all)
-		if err := cmp.Or(r.sums.fill(0xff), r.device.launch(k.name, k.blocks, k.threads, k.shared, r.arguments...),
+		if err := cmp.Or(r.sums.fill(0xff), r.device.launch(k, r.arguments),
 			get(r.sums, parts)); err != nil {
 			return total, err
 		}

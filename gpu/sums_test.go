@@ -291,6 +291,27 @@ func TestKernelsAreOfTheirSource(t *testing.T) {
 	}
 }
 
+// Engines on one card do not get in each other's way; and a card that was closed is an error, not sums of nothing.
+func TestEnginesShareACard(t *testing.T) {
+	t.Parallel()
+	r := rectangles(t, 3, 1, 40)[0]
+	fake := newFakeCard(hopper)
+	d := must(open(&fake.driver, 0))(t)
+	narrow, wide := must(New(d, Settings{Format: BFloat16}))(t), must(New(d, Settings{}))(t)
+	for _, e := range []*OnCard{narrow, wide, narrow, wide} {
+		got := must(e.SumRectangle(t.Context(), r.nodes, r.predictor, r.Rectangle))(t)
+		if x := off(got, r.inFloat64(t, e.format)); x > 1e-5 {
+			t.Errorf("%s: %g off", e.format, x)
+		}
+	}
+	if err := errors.Join(d.Close(), d.Close()); err != nil {
+		t.Error(err)
+	}
+	if got, err := narrow.SumRectangle(t.Context(), r.nodes, r.predictor, r.Rectangle); !errors.Is(err, ErrClosed) {
+		t.Errorf("closed: %+v, %v", got, err)
+	}
+}
+
 // All tiles have numbers, each one.
 func TestEveryTileHasANumber(t *testing.T) {
 	t.Parallel()

@@ -241,7 +241,8 @@ func (f *evaluateFlags) settings(ctx context.Context, n *fittedNetwork,
 		s.Panel.Graph, s.Panel.Universe = prepared.LinkGraph(graph.Test), prepared.Universe(graph.Test)
 		if pairs, _, err := s.Panel.Universe.Count(s.Panel.Graph); err == nil && pairs > engine.MostPairs &&
 			f.device == "cpu" {
-			return s, nil, usagef("--exact is for up to %s pairs, and the held-out nodes of %s have %s; leave it out",
+			return s, nil, usagef("--exact is for up to %s pairs, and the held-out nodes of %s have %s; leave it out, "+
+				"or use --device gpu",
 				amount.Text(engine.MostPairs), f.data, amount.Text(int(pairs)))
 		}
 	}
