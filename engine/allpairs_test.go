@@ -137,14 +137,21 @@ func TestAllPairs(t *testing.T) {
 	seed := uint64(13655463893941972874) // a sure model of two nodes is among its graphs
 	rng := rand.New(rand.NewPCG(seed, 1))
 	kinds := map[string]float64{"diagonal": .5, "diagonal-field": .5, "low-rank": .15} // with the size of parameters
-	for round := range 60 {
+	for round := range 72 {
 		g := randomGraph(t, rng, 2+rng.IntN(400), 1+rng.IntN(40))
 		u := randomUniverse(rng, g)
+		everybody := round >= 60 // with everybody, in blocks that serve both directions where the model allows it
+		if everybody {
+			g, u = randomGraph(t, rng, 2*blockSquare+rng.IntN(100), 1+rng.IntN(40)), graph.Universe{}
+		}
 		if _, _, err := u.Count(g); err != nil {
 			continue // no pair
 		}
 		nodes, floor := model.NodesOf(g), []float64{0, .01, .3}[rng.IntN(3)]
 		kind := slices.Sorted(maps.Keys(kinds))[rng.IntN(len(kinds))]
+		if everybody {
+			kind = []string{"diagonal", "diagonal-field"}[round%4/3]
+		}
 		link := must(model.NewLink(kind, nodes, model.LinkOptions{}))(t)
 		params := random(rng, link.Size(), kinds[kind])
 		p := Predictor{Link: link, LinkParams: params, Propensity: &termed{must(model.NewConstant(.5))(t),

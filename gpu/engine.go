@@ -87,12 +87,13 @@ type kernel struct {
 
 // kernelFor chooses a kernel and loads it.
 func (e *OnCard) kernelFor(p *plan) (*kernel, error) {
-	k := &kernel{kernelName: kernelName{"plain", "sumPairs_" + string(e.format)}, tiling: tiling{512, 64, 64}, depth: 16,
-		blocks: 4 * e.device.processors, threads: 256, summing: 256, perLaunch: 1 << 30}
+	k := &kernel{kernelName: kernelName{"plain", "sumPairs_" + string(e.format)}, tiling: tiling{512, 64, 64},
+		depth: 16, blocks: 4 * e.device.processors, threads: 256, summing: 256, perLaunch: 1 << 30}
 	packed, names := plainImage, []string{"sumPairs_float32", "sumPairs_float16", "sumPairs_bfloat16"}
 	if e.device.Capability == hopper && e.format != Float32 {
 		*k = kernel{kernelName: kernelName{"hopper", k.name}, tiling: tiling{1024, 128, 128}, depth: 64,
-			blocks: e.device.processors, threads: 640, summing: 384, shared: 3*2*128*64*2 + 2*128*128*4 + 1024, perLaunch: 1 << 32, mapped: true}
+			blocks: e.device.processors, threads: 640, summing: 384, shared: 3*2*128*64*2 + 2*128*128*4 + 1024,
+			perLaunch: 1 << 32, mapped: true}
 		if p.dense != 0 {
 			k.name = "sumDense_" + string(e.format)
 		}

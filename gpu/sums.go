@@ -21,12 +21,12 @@ type job struct {
 	gamma, floor                                            float32
 }
 
-// perThread is how many sums a thread has: of σ, of the loss of "no", of −log q, of ψ and τ with their losses, and of
-// pairs.
+// perThread is how many sums a thread has: of σ, of the loss of "no", of −log q, of ψ and τ with their losses, and
+// of pairs.
 const perThread = 6
 
-// tiling is how pairs are cut into tiles of rows × columns. These are numbered in squares of edge × edge nodes, so that
-// the rows of those that are computed at the same time are few.
+// tiling is how pairs are cut into tiles of rows × columns. These are numbered in squares of edge × edge nodes, so
+// that the rows of those that are computed at the same time are few.
 type tiling struct{ edge, rows, columns uint64 }
 
 // tiles is how many numbers of tiles there are: some are of none.

@@ -33,8 +33,8 @@ func (r *Recommender) sampleSize(k int) int { return max(r.sampled, sampledFor*k
 // As much is explored beyond what walks have found as in an exact list, in the mean, but for those whose M/m·c·w is
 // above 1. The K best are those of both: what walks have missed is shown with m/M of the chance of the best, not with
 // that of all others alone, so that an exact list can be judged by a log of such lists. The share e is such that the
-// drawn list loses what drawing in proportion to ŷ would lose among all candidates: there, each in the sample counts as
-// M/m with its ŷ, none of whom is drawn twice.
+// drawn list loses what drawing in proportion to ŷ would lose among all candidates: there, each in the sample counts
+// as M/m with its ŷ, none of whom is drawn twice.
 type sampling struct {
 	nodes []int32
 	of    int      // M; 0: there is no sample

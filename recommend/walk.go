@@ -215,8 +215,8 @@ func shareFound(found, exact [][]engine.Hit, most int) float64 {
 	return float64(hit) / float64(all)
 }
 
-// walks reports whether a list is made by the index. Walks do not find all of the best by π̂ŷ; and where a sample is a
-// large part of all, looking at all takes no longer.
+// walks reports whether a list is made by the index. Walks do not find all of the best by π̂ŷ; and where a sample is
+// a large part of all, looking at all takes no longer.
 func (r *Recommender) walks(q Query) bool {
 	return r.Recall().Used && !q.Exact && !q.Seen && !q.Source.anybody && q.K <= mostWalked &&
 		r.g.Len() > r.scanned[0]*r.width(q.K, 0) && (q.Explore == 0 || r.g.Len() > 16*r.sampleSize(q.K))
