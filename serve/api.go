@@ -54,6 +54,7 @@ func (s *Service) register(mux *http.ServeMux) huma.API {
 	add(r, ScopeRead, "GET /api/v1/overview", "Get the state of the service at a glance", s.getOverview)
 	add(r, ScopeRead, "GET /api/v1/nodes", "Search nodes by id and title", s.getNodes)
 	add(r, ScopeRead, "GET /api/v1/nodes/{id}", "Get a node and its links", s.getNode)
+	add(r, ScopeRead, "GET /api/v1/nodes/{id}/events", "Get the latest events of a node", s.getNodeEvents)
 	add(r, ScopeWrite, "PUT /api/v1/nodes", "Add or replace nodes of the catalogue", s.putNodes)
 	add(r, ScopeWrite, "PATCH /api/v1/nodes", "Change nodes of the catalogue", s.patchNodes)
 	add(r, ScopeWrite, "DELETE /api/v1/nodes", "Remove nodes from the catalogue; their events stay", s.deleteNodes)
@@ -537,6 +538,8 @@ type ModelDetail struct {
 	// Propensities are the mean π̂ from the field of the row to that of the column.
 	Propensities [][]float64   `json:"propensities" doc:"mean chance that the row's field is shown the column's"`
 	Findings     *fit.Findings `json:"findings,omitempty" doc:"verdict of the doctor"`
+	// Doubt is such as of a log that contradicts the links.
+	Doubt string `json:"doubt,omitempty" doc:"why comparisons by this model cannot be relied on"`
 	// Certificate and Evaluation are documents of their own.
 	Certificate *evaluate.Certificate `json:"certificate,omitempty"`
 	Evaluation  *evaluate.Evaluation  `json:"evaluation,omitempty" doc:"if the model was evaluated"`
@@ -571,6 +574,9 @@ func (s *Service) ModelDetail() (_ ModelDetail, err error) {
 				return d, err
 			}
 		}
+	}
+	if d.Findings != nil {
+		d.Doubt = d.Findings.Doubt()
 	}
 	has := make([]bool, g.FieldCount())
 	for _, f := range g.Fields() {

@@ -15,6 +15,7 @@ import (
 var operationNames = map[string]string{
 	"GET /api/v1/nodes":                   "searchNodes",
 	"GET /api/v1/nodes/{id}":              "getNode",
+	"GET /api/v1/nodes/{id}/events":       "getNodeEvents",
 	"PUT /api/v1/nodes":                   "putNodes",
 	"PATCH /api/v1/nodes":                 "patchNodes",
 	"DELETE /api/v1/nodes":                "removeNodes",

@@ -17,6 +17,7 @@ import (
 	"unseen/graph"
 	"unseen/hint"
 	"unseen/internal/amount"
+	"unseen/serve/store"
 )
 
 // data registers the pages where nodes are looked up, and changed by those with the scope write.
@@ -32,7 +33,11 @@ func (p *site) data() {
 	})
 	p.read("GET /data/node", "page-data-node", func(w http.ResponseWriter, r *http.Request) error {
 		out := p.dataPage(r)
-		err := out.node(p.s, r, r.URL.Query().Get("id"))
+		id := r.URL.Query().Get("id")
+		err := out.node(p.s, r, id)
+		if err == nil {
+			err = out.events(p.s, r, id)
+		}
 		if err == nil {
 			p.show(w, r, http.StatusOK, "data", out)
 		}
@@ -67,8 +72,18 @@ type dataPage struct {
 	Guess  bool   // fields can be guessed
 	Unable string // why no node can be added; "": one can
 
-	Node *NodeDetail // nil: a search
-	Form nodeForm
+	Node    *NodeDetail // nil: a search
+	Form    nodeForm
+	Events  *NodeEvents // nil: the log cannot be read now
+	Kinds   []kindCount // of these events
+	Earlier string      // address of earlier events; "": there are none
+	Latest  bool        // these are the latest
+}
+
+// kindCount is the number of events of a kind.
+type kindCount struct {
+	Kind  store.Kind
+	Count int
 }
 
 // nodeForm is a node as its form has it.
@@ -168,6 +183,30 @@ func (d *dataPage) node(s *Service, r *http.Request, id string) error {
 	return nil
 }
 
+// events fills in the latest events of a node, or earlier ones.
+func (d *dataPage) events(s *Service, r *http.Request, id string) error {
+	const most = 10
+	before, err := strconv.ParseInt(r.URL.Query().Get("before"), 10, 64)
+	if err != nil || before < 0 {
+		before = 0
+	}
+	found, err := s.NodeEvents(r.Context(), id, before, most)
+	if errors.Is(err, store.ErrUnavailable) {
+		return nil // the page is of use without them
+	}
+	if err != nil {
+		return err
+	}
+	d.Events, d.Latest = &found, before == 0
+	for _, kind := range store.Kinds {
+		d.Kinds = append(d.Kinds, kindCount{kind, found.Counts[kind]})
+	}
+	if found.Next > 0 {
+		d.Earlier = s.dataAt(id) + "&before=" + strconv.FormatInt(found.Next, 10) + "#events"
+	}
+	return nil
+}
+
 // dataAgain shows a form that was refused, with all that was typed.
 func (p *site) dataAgain(w http.ResponseWriter, r *http.Request, err error) {
 	status, detail := p.errorText(r, err)
@@ -175,6 +214,9 @@ func (p *site) dataAgain(w http.ResponseWriter, r *http.Request, err error) {
 	out := p.dataPage(r)
 	given := formOf(r.PostForm)
 	found := out.node(p.s, r, given.ID)
+	if found == nil {
+		found = out.events(p.s, r, given.ID)
+	}
 	if r.URL.Path == p.s.at("/data/add") || found != nil { // a new one, or one that somebody has removed
 		out.Node, given.Fixed, given.Seen = nil, "", ""
 	} else if given.Fixed = out.Form.Fixed; wrong != nil && wrong.Conflict {

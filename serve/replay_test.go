@@ -32,9 +32,17 @@ type replay struct {
 	explore  float64
 	clicked  []graph.Link          // in the last round
 	lists    []evaluate.LoggedList // of the last round, with what was seen of them
+	strange  bool                  // in clickRound, readers want what is not relevant by the links
+	options  Options               // of the service, but for its folder
 }
 
 func newReplay(t *testing.T, nodes, k int, explore float64, method string) *replay {
+	t.Helper()
+	return replayOf(t, replay{k: k, explore: explore}, nodes, method)
+}
+
+// replayOf is newReplay of readers, and a service with options, that are set.
+func replayOf(t *testing.T, of replay, nodes int, method string) *replay {
 	t.Helper()
 	w, err := world.New(t.Context(), world.Settings{
 		Nodes: nodes, Dim: 16, Fields: world.EvenFields(3), Homophily: .5,
@@ -51,7 +59,8 @@ func newReplay(t *testing.T, nodes, k int, explore float64, method string) *repl
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &replay{world: w, relevant: map[[2]int32]bool{}, k: k, explore: explore}
+	r := &of
+	r.world, r.relevant = w, map[[2]int32]bool{}
 	r.serve(t, g, method)
 	for k, relevant := range all.Relevant {
 		if relevant {
@@ -69,7 +78,9 @@ func (r *replay) serve(t *testing.T, g *graph.Graph, method string) {
 		method); err != nil {
 		t.Fatal(err)
 	}
-	s, err := Open(t.Context(), Options{Folder: folder})
+	o := r.options
+	o.Folder = folder
+	s, err := Open(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -334,6 +334,7 @@ func checkRoutes(t *testing.T, o serve.Options) {
 		{"POST /api/v1/recommendations", "", `{"node":"p7","log":true,"explain":true}`},
 		{"POST /api/v1/events", "", `{"events":[{"id":"e1","kind":"clicked","source":"p7","target":"p9"}]}`},
 		{"GET /api/v1/events", "", ""},
+		{"GET /api/v1/nodes/{id}/events", "/p7/events", ""},
 		{"GET /api/v1/model", "", ""},
 		{"GET /api/v1/models", "", ""},
 		{"GET /api/v1/bridges", "", ""},

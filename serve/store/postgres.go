@@ -53,7 +53,7 @@ CREATE TABLE unseen_compacted ( -- texts are numbers of names
 	model       bigint NOT NULL,
 	list        bigint NOT NULL,
 	position    integer NOT NULL,
-	at          timestamptz -- of a click or a link; null where something was shown
+	at          timestamptz -- null where something was shown and an earlier version has compacted it
 );
 CREATE TABLE unseen_clock (
 	one  integer PRIMARY KEY CHECK (one = 1),

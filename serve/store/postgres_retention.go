@@ -17,7 +17,7 @@ var postgresCompaction = []string{
 	`INSERT INTO unseen_compacted (seq, kind, source, target, probability, model, list, position, at, surface, placed,
 			candidates)
 		SELECT seq, kind, s.number, t.number, probability, m.number, l.number, position,
-			CASE kind WHEN 'shown' THEN NULL ELSE at END, u.number, placed, a.number
+			at, u.number, placed, a.number
 		FROM unseen_events e JOIN unseen_names s ON s.name = e.source COLLATE "C"
 			JOIN unseen_names t ON t.name = e.target COLLATE "C" JOIN unseen_names m ON m.name = e.model COLLATE "C"
 			JOIN unseen_names l ON l.name = e.list COLLATE "C" JOIN unseen_names u ON u.name = e.surface COLLATE "C"

@@ -4,9 +4,9 @@ import "time"
 
 // Retention says how long events are kept whole.
 //
-// An old event is compacted: all of it stays that training and evaluation need. Only its ID, and the time at which
-// something was shown, are dropped, and texts are stored once for all events. Its Seq stays, so a reader sees the same
-// events in the same order.
+// An old event is compacted: all of it stays that training and evaluation need. Only its ID is dropped, and texts are
+// stored once for all events. Its time stays: whether an outcome came too late for a showing, and whether one can still
+// come, depends on both times. Its Seq stays, so a reader sees the same events in the same order.
 // As the ID is gone, an event that is sent again after such a time is stored again.
 //
 // The age of an event counts from when it was stored, whatever time it bears. It is the sum of the steps of the clock

@@ -47,9 +47,7 @@ func (m *keepingReference) compact(keep time.Duration) {
 			continue
 		}
 		delete(m.ids, e.ID)
-		if e.ID = ""; e.Kind == store.Shown {
-			e.At = time.Time{}
-		}
+		e.ID = ""
 	}
 }
 

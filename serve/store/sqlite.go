@@ -61,7 +61,7 @@ CREATE TABLE compacted ( -- texts are numbers of names
 	model       INTEGER NOT NULL,
 	list        INTEGER NOT NULL,
 	position    INTEGER NOT NULL,
-	at          INTEGER NOT NULL -- of a click or a link; 0 where something was shown
+	at          INTEGER NOT NULL -- 0 where something was shown and an earlier version has compacted it
 ) STRICT;
 CREATE TABLE clock (
 	one  INTEGER PRIMARY KEY CHECK (one = 1),

@@ -21,7 +21,7 @@ var sqliteCompaction = []string{
 	`INSERT INTO compacted (seq, kind, source, target, probability, model, list, position, at, surface, placed,
 			candidates)
 		SELECT seq, kind, s.number, t.number, probability, m.number, l.number, position,
-			CASE kind WHEN 'shown' THEN 0 ELSE at END, u.number, placed, a.number
+			at, u.number, placed, a.number
 		FROM events CROSS JOIN names s ON s.name = source CROSS JOIN names t ON t.name = target
 			CROSS JOIN names m ON m.name = model CROSS JOIN names l ON l.name = list
 			CROSS JOIN names u ON u.name = surface CROSS JOIN names a ON a.name = candidates
