@@ -125,6 +125,45 @@ func TestThetaWithoutBeliefs(t *testing.T) {
 	}
 }
 
+// Moves are by how much θ changes if a source is left out, to first order. Of what is given there are none.
+func TestPlaceMoves(t *testing.T) {
+	t.Parallel()
+	r := newReaders(5, 400, 12, .8, 0, .5)
+	var events []Occurrence
+	r.show(3, func(e Occurrence) { events = append(events, e) })
+	learn := func(without int32) (*Log, *Surface) {
+		reader := NewReader(Windows{}, noon)
+		for _, e := range events {
+			if e.Source != without {
+				reader.Add(e)
+			}
+		}
+		log := reader.Log()
+		return log, log.Estimate(log.AllWanted(), nil).Surface("")
+	}
+	log, all := learn(-1)
+	moves := log.Moves(all)
+	if len(moves.Sources) != 400 || !slices.IsSorted(moves.Sources) {
+		t.Fatalf("%d sources", len(moves.Sources))
+	}
+	for _, source := range []int32{0, 17, 399} {
+		_, without := learn(source)
+		for p := range 8 {
+			slopes := make([]float64, 8)
+			slopes[p] = 2
+			got, want := moves.Move(source, slopes)/2, math.Log(all.Theta[p]/without.Theta[p])
+			if math.Abs(got-want) > .003 || p == 0 && got != 0 {
+				t.Errorf("source %d moved log θ of place %d by %.4f, and without it θ is %.4f off", source, p+1, got, want)
+			}
+		}
+	}
+	given := *all
+	given.Given = true
+	if log.Moves(&given) != nil || log.Moves(nil) != nil {
+		t.Error("what is given was learned")
+	}
+}
+
 // What is given stays.
 func TestGiven(t *testing.T) {
 	t.Parallel()

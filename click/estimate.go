@@ -317,13 +317,7 @@ func (l *Log) Estimate(wanted []float64, given *Behaviour) *Behaviour {
 // places finds θ of every cell, which surfaces have it from what chance has placed, and of those, and of those with
 // links, its errors.
 func (l *Log) places(wanted []float64) (theta []float64, errors [][]float64, swapped []bool) {
-	all := l.maximise(wanted, evenly)
-	placed := l.maximise(wanted, func(s *showing) float64 {
-		if s.placed == 0 {
-			return 0
-		}
-		return 1 / float64(s.placed)
-	})
+	all, placed := l.maximise(wanted, evenly), l.maximise(wanted, asPlaced)
 	clicks := make([]int, len(l.names)) // on what chance has placed
 	for k := range l.showings {
 		if s := &l.showings[k]; s.swapped() && acted(s) {
@@ -346,6 +340,76 @@ func (l *Log) places(wanted []float64) (theta []float64, errors [][]float64, swa
 // evenly counts every showing once.
 func evenly(*showing) float64 { return 1 }
 
+// asPlaced counts showings as if chance had placed all of them.
+func asPlaced(s *showing) float64 {
+	if s.placed == 0 {
+		return 0
+	}
+	return 1 / float64(s.placed)
+}
+
+// PlaceMoves is by how much each source moved log θ of a surface, which says how far it is known: the variance of any
+// sum of them is that of what the sources, which are independent, moved it by.
+type PlaceMoves struct {
+	Sources []int32 // that θ was learned from, ascending
+	moves   map[int32]*[bands]float64
+}
+
+// Moves returns how the θ of a surface was learned from what chance has placed, if everything counts as wanted; nil
+// where it was not learned so.
+func (l *Log) Moves(s *Surface) *PlaceMoves {
+	if s == nil || s.Given || !s.Swapped {
+		return nil
+	}
+	k, wanted := slices.Index(l.names, s.Name), l.AllWanted()
+	all := l.maximise(wanted, asPlaced)
+	rate := make([]float64, len(all.clicks))
+	for c := range rate {
+		rate[c] = all.clicks[c] / math.Max(all.wanted[c], 1e-300)
+	}
+	t, belief := all.of(k*bands, (k+1)*bands), l.believe(wanted, rate, asPlaced)
+	one, smooth, first := t.weight(), t.rates(), t.first()
+	m := &PlaceMoves{moves: map[int32]*[bands]float64{}}
+	for n := range l.showings {
+		s := &l.showings[n]
+		w := asPlaced(s)
+		if int(s.cell)/bands != k || w == 0 {
+			continue
+		}
+		source, b := l.pairs[s.pair].source, int(s.cell)%bands
+		if m.moves[source] == nil {
+			m.moves[source] = new([bands]float64)
+			m.Sources = append(m.Sources, source)
+		}
+		move := -smooth[b] * w * belief[s.pair]
+		if acted(s) {
+			move += w
+		}
+		m.moves[source][b] += move / (t.clicks[b] + one)
+	}
+	slices.Sort(m.Sources)
+	for _, by := range m.moves { // the first band is what the others are compared with
+		from := by[first]
+		for b := range by {
+			by[b] -= from
+		}
+	}
+	return m
+}
+
+// AllWanted are probabilities by which everything is wanted, for Estimate.
+func (l *Log) AllWanted() []float64 { return slices.Repeat([]float64{1}, len(l.pairs)) }
+
+// Move is by how much a source moved Σ slope·log θ over the places, from the first on.
+func (m *PlaceMoves) Move(source int32, slopes []float64) (sum float64) {
+	if by := m.moves[source]; by != nil {
+		for k, slope := range slopes {
+			sum += slope * by[bandOf(k+1)]
+		}
+	}
+	return sum
+}
+
 // tallies are clicks, how many were wanted, and the squares of the weights of clicks, by cell.
 type tallies struct{ clicks, wanted, squares []float64 }
 
@@ -356,24 +420,36 @@ func (t tallies) of(from, to int) tallies {
 // theta compares the bands of a surface with the first that was shown. A band with few clicks is drawn to the mean by a
 // click's worth.
 func (t tallies) theta() []float64 {
+	theta, first := t.rates(), t.first()
+	from := theta[first]
+	for b := range theta {
+		if theta[b] /= from; t.wanted[b] == 0 {
+			theta[b] = 1
+		}
+	}
+	return theta
+}
+
+// rates are those of clicks by band.
+func (t tallies) rates() []float64 {
 	one := t.weight()
 	var clicks, wanted float64
 	for b := range t.clicks {
 		clicks, wanted = clicks+t.clicks[b], wanted+t.wanted[b]
 	}
-	mean := math.Max(clicks, .5*one) / math.Max(wanted, one)
-	rate := func(b int) float64 { return (t.clicks[b] + one) / (t.wanted[b] + one/mean) }
-	first := 0
-	for first < bands-1 && t.wanted[first] == 0 {
-		first++
+	mean, rates := math.Max(clicks, .5*one)/math.Max(wanted, one), make([]float64, bands)
+	for b := range rates {
+		rates[b] = (t.clicks[b] + one) / (t.wanted[b] + one/mean)
 	}
-	theta := make([]float64, bands)
-	for b := range theta {
-		if theta[b] = 1; t.wanted[b] > 0 {
-			theta[b] = rate(b) / rate(first)
-		}
+	return rates
+}
+
+// first is the band that the others are compared with.
+func (t tallies) first() (b int) {
+	for b < bands-1 && t.wanted[b] == 0 {
+		b++
 	}
-	return theta
+	return b
 }
 
 // weight is that of a click.

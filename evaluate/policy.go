@@ -18,6 +18,17 @@ type PolicyList struct {
 	// Expected is the outcome of what the policy shows, by a model: Σ Target·Expected over all that it could show. The
 	// scale of the model does not matter. All zero, with those of the items: there is no model.
 	Expected float64
+	// Places is how the Examination of the items was learned; nil where it is known. Slopes are by how much Σ w·r moves
+	// with the logarithm of the chance that each place is looked at, from the first on.
+	Places *LearnedPlaces
+	Slopes []float64
+}
+
+// LearnedPlaces is how it was learned from contexts how often readers look at places.
+type LearnedPlaces struct {
+	Contexts []int // each once
+	// Move is by how much a context moved Σ slope·log chance over the places, from the first on.
+	Move func(context int, slopes []float64) float64
 }
 
 // PolicyItem is an item that was shown.
@@ -79,7 +90,9 @@ type PolicyEstimate struct {
 // propensities are rare, so they are score intervals (Wilson, 1927) for a share with the effective number of trials
 // that the linearised standard error s implies, v(1−v)/s², as in surveys (Korn and Graubard, 1998). The quantile is
 // Student's with 2G/(κ−1) degrees of freedom, κ being the kurtosis of the G contexts' influences: as many as s² has
-// when they are not normal.
+// when they are not normal. Where it was learned how often readers look at places, by the same contexts or by others, a
+// context's influence includes how it moved that. It enters by r alone: what a model expects has the same mean in D as
+// in w·c·q, however places are looked at.
 type PolicyValue struct {
 	Estimates  []PolicyEstimate `json:"estimates,omitempty" doc:"none where the log cannot say"`
 	Logged     risk.Interval    `json:"logged" doc:"mean outcome of an item that was shown"`
@@ -130,9 +143,9 @@ func ValuePolicy(lists []PolicyList) (*PolicyValue, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := &PolicyValue{Verdict: PolicyUnknown, Contexts: len(t.weights), Lists: len(lists), Items: t.items,
+	v := &PolicyValue{Verdict: PolicyUnknown, Contexts: t.contexts, Lists: len(lists), Items: t.items,
 		Outcomes: total(t.raw)}
-	logged := quotient{t.raw, t.shown}
+	logged := quotient{t.raw, t.shown, nil}
 	v.Logged = logged.interval()
 	weight := total(t.weights)
 	var squares float64
@@ -148,7 +161,7 @@ func ValuePolicy(lists []PolicyList) (*PolicyValue, error) {
 	for _, e := range []struct {
 		name string
 		quotient
-	}{{SNIPS, quotient{t.outcomes, t.weights}}, {DR, t.robust()}, {BoundedDR, t.bounded()}} {
+	}{{SNIPS, quotient{t.outcomes, t.weights, t.moved}}, {DR, t.robust()}, {BoundedDR, t.bounded()}} {
 		v.Estimates = append(v.Estimates, PolicyEstimate{e.name, e.interval()})
 	}
 	d := t.bounded().less(logged)
@@ -169,6 +182,8 @@ func ValuePolicy(lists []PolicyList) (*PolicyValue, error) {
 // policyTotals are sums by context.
 type policyTotals struct {
 	items        int
+	contexts     int       // that have lists; further ones only say how often places are looked at
+	moved        []float64 // by which a context moved Σ w·r of all; nil where places are known
 	raw, shown   []float64 // outcomes as they are, and the number of items
 	weights      []float64 // Σ w
 	lengths      []float64 // Σ L
@@ -194,11 +209,12 @@ func newPolicyTotals(lists []PolicyList) (*policyTotals, error) {
 		}
 		modelled = modelled || l.Expected > 0
 	}
-	n := len(number)
-	if n < 2 {
-		return nil, fmt.Errorf("%w: the lists are of %d contexts, and an interval takes two", ErrEmpty, n)
+	if len(number) < 2 {
+		return nil, fmt.Errorf("%w: the lists are of %d contexts, and an interval takes two", ErrEmpty, len(number))
 	}
-	t := &policyTotals{}
+	t := &policyTotals{contexts: len(number)}
+	t.learned(lists, number)
+	n := len(number)
 	columns := []*[]float64{&t.raw, &t.shown, &t.weights, &t.lengths, &t.outcomes, &t.direct, &t.residuals,
 		&t.expectations, &t.corrected}
 	for _, column := range columns {
@@ -256,6 +272,41 @@ func newPolicyTotals(lists []PolicyList) (*policyTotals, error) {
 	return t, nil
 }
 
+// learned adds up by how much each context moved what was learned of places, and numbers those that have no list.
+func (t *policyTotals) learned(lists []PolicyList, number map[int]int) {
+	var of []*LearnedPlaces // in the order of the lists
+	slopes := map[*LearnedPlaces][]float64{}
+	for _, l := range lists {
+		if l.Places == nil {
+			continue
+		}
+		sum, known := slopes[l.Places]
+		if !known {
+			of = append(of, l.Places)
+		}
+		for len(sum) < len(l.Slopes) {
+			sum = append(sum, 0)
+		}
+		for p, slope := range l.Slopes {
+			sum[p] += slope
+		}
+		slopes[l.Places] = sum
+	}
+	for _, learned := range of {
+		for _, context := range learned.Contexts {
+			k, known := number[context]
+			if !known {
+				k = len(number)
+				number[context] = k
+			}
+			for len(t.moved) < len(number) {
+				t.moved = append(t.moved, 0)
+			}
+			t.moved[k] += learned.Move(context, slopes[learned])
+		}
+	}
+}
+
 // check refuses numbers that cannot be.
 func (l PolicyList) check() error {
 	positive := func(x float64) bool { return x >= 0 && !math.IsInf(x, 1) }
@@ -308,7 +359,7 @@ func (t *policyTotals) reason(v *PolicyValue) string {
 		return "the log never shows what the policy would show; explore"
 	}
 	// An average log shows as much of the policy's items as the policy does.
-	support := quotient{t.weights, t.lengths}
+	support := quotient{t.weights, t.lengths, nil}
 	if most := v.Support + 3*support.standardError(); most < .95 {
 		return fmt.Sprintf("the policy shows what the log could not, or hardly ever: about %.0f%% of its items, at "+
 			"least %.0f%%; explore", 100*(1-v.Support), 100*(1-most))
@@ -333,7 +384,7 @@ func (t *policyTotals) robust() quotient {
 	for k, d := range t.direct {
 		above[k] = d + t.residuals[k]
 	}
-	return quotient{above, t.lengths}
+	return quotient{above, t.lengths, t.moved}
 }
 
 // bounded is bounded DR, d + Σe/ΣW with d = ΣD/ΣL, as one quotient: (Σ(D − d·L) + Σe + d·ΣW)/ΣW, whose first sum is
@@ -344,11 +395,11 @@ func (t *policyTotals) bounded() quotient {
 	for k, direct := range t.direct {
 		above[k] = direct - d*t.lengths[k] + t.residuals[k] + d*t.weights[k]
 	}
-	return quotient{above, t.weights}
+	return quotient{above, t.weights, t.moved}
 }
 
-// quotient is a ratio of two sums over contexts.
-type quotient struct{ above, below []float64 }
+// quotient is a ratio of two sums over contexts. Each has moved the first sum by something as well, or nil: nothing.
+type quotient struct{ above, below, moved []float64 }
 
 func (q quotient) value() float64 { return total(q.above) / total(q.below) }
 
@@ -358,6 +409,9 @@ func (q quotient) influences() []float64 {
 	out := make([]float64, len(q.above))
 	for k, a := range q.above {
 		out[k] = (a - v*q.below[k]) / below
+	}
+	for k, a := range q.moved {
+		out[k] += a / below
 	}
 	return out
 }

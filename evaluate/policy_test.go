@@ -29,7 +29,7 @@ func TestValuePolicyByHand(t *testing.T) {
 	direct := []float64{c7 * .5, c9 * 2}
 	residual := []float64{2*(1-c7*.25) + 2*(0-c7*.5), 1*(1-c9*.5) + 2*(1-c9*.5)}
 	for name, pair := range map[string][2]float64{
-		"SNIPS":      {quotient{totals.outcomes, totals.weights}.value(), (2. + 3) / (4 + 3)},
+		"SNIPS":      {quotient{totals.outcomes, totals.weights, nil}.value(), (2. + 3) / (4 + 3)},
 		"DR":         {totals.robust().value(), (direct[0] + direct[1] + residual[0] + residual[1]) / 6},
 		"bounded DR": {totals.bounded().value(), (direct[0]+direct[1])/6 + (residual[0]+residual[1])/7},
 	} {
@@ -60,7 +60,7 @@ func TestPolicyIntervalIsWilsons(t *testing.T) {
 			above[k] = 1
 		}
 	}
-	q := quotient{above, below}
+	q := quotient{above, below, nil}
 	got := q.interval()
 	const x = 1.9623 // Student's quantile of 999 degrees of freedom
 	for _, end := range []float64{got.Lower, got.Upper} {

@@ -35,7 +35,8 @@ type Policy struct {
 	// Examination is the probability that a reader looks at a place, from the first on; further places have the last.
 	// nil means that places do not matter.
 	Examination []float64
-	Threads     int // 0 means all processors; results do not depend on it
+	Learned     *evaluate.LearnedPlaces // how Examination was learned; nil: it is known
+	Threads     int                     // 0 means all processors; results do not depend on it
 }
 
 // MostPlaces is the longest list whose places are told apart.
@@ -251,10 +252,28 @@ func (m *plan) of(l evaluate.LoggedList, p Policy) evaluate.PolicyList {
 				look += chance * p.examined(place+1)
 			}
 			made.Examination = look / p.examined(item.Place)
+			if p.Learned != nil && item.Wanted && item.Place > 0 {
+				out.Places = p.Learned
+				out.Slopes = m.slopes(out.Slopes, c, made, item.Place, p)
+			}
 		}
 		out.Items[k] = made
 	}
 	return out
+}
+
+// slopes adds by how much the weighted outcome of an item moves with the logarithm of the chance that each place is
+// looked at: up with those where the policy shows it, and down with that where the log did.
+func (m *plan) slopes(sum []float64, c int, item evaluate.PolicyItem, place int, p Policy) []float64 {
+	for len(sum) < max(m.length, place) {
+		sum = append(sum, 0)
+	}
+	weighted := item.Target / item.Logged * item.Outcome
+	for k, chance := range m.at(c) {
+		sum[k] += weighted * chance * p.examined(k+1) / p.examined(place)
+	}
+	sum[place-1] -= weighted * item.Examination
+	return sum
 }
 
 // at returns the probability of each place for a candidate, given that it is in the list.

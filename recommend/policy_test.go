@@ -63,6 +63,55 @@ func TestPolicyListsAreThoseOfTop(t *testing.T) {
 	}
 }
 
+// Slopes are by how much weighted outcomes move with the logarithm of the chance that a place is looked at.
+func TestPolicyListsSlopes(t *testing.T) {
+	t.Parallel()
+	g, m, _ := small(t, 40, "diagonal")
+	r := must(New(g, m, Options{}))(t)
+	top := must(r.Top(t.Context(), Query{Source: r.Node(20), K: 6}))(t)
+	logged := evaluate.LoggedList{Source: 20}
+	for k, item := range top.Items {
+		logged.Items = append(logged.Items, evaluate.LoggedItem{Target: item.Node, Probability: .5, Place: 6 - k,
+			Wanted: k%3 > 0})
+	}
+	for _, explore := range []float64{0, .4} {
+		p := Policy{K: 4, Explore: explore, Examination: []float64{1, .6, .5, .3, .25, .2},
+			Learned: new(evaluate.LearnedPlaces)}
+		outcomes := func(p Policy) (sum float64, list evaluate.PolicyList) {
+			list = must(r.PolicyLists(t.Context(), []evaluate.LoggedList{logged}, p))(t)[0]
+			for _, item := range list.Items {
+				sum += item.Target / item.Logged * item.Outcome * item.Examination
+			}
+			return sum, list
+		}
+		_, list := outcomes(p)
+		if list.Places != p.Learned || len(list.Slopes) < 4 {
+			t.Errorf("explore %v: %d slopes of %p", explore, len(list.Slopes), list.Places)
+		}
+		for place := range p.Examination {
+			const step = 1e-5
+			moved := func(by float64) float64 {
+				p := p
+				p.Examination = slices.Clone(p.Examination)
+				p.Examination[place] = math.Min(p.Examination[place]*math.Exp(by), 1)
+				sum, _ := outcomes(p)
+				return sum
+			}
+			got, want := 0., (moved(0)-moved(-step))/step
+			if place < len(list.Slopes) {
+				got = list.Slopes[place]
+			}
+			if math.Abs(got-want) > 1e-3 {
+				t.Errorf("explore %v: the slope of place %d is %v, by a small step %v", explore, place+1, got, want)
+			}
+		}
+		p.Learned = nil
+		if _, list := outcomes(p); list.Places != nil || list.Slopes != nil {
+			t.Errorf("what is known has slopes %v", list.Slopes)
+		}
+	}
+}
+
 // What the policy expects of its lists is Σ t·ŷ·θ, and items that it cannot show count nothing.
 func TestPolicyListsExpect(t *testing.T) {
 	t.Parallel()

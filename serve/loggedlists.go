@@ -129,9 +129,30 @@ func (l *LoggedLists) Known() (unknown int) {
 	return unknown
 }
 
+// ReaderBehaviour is how often the readers of lists look at places, and how that was learned.
+type ReaderBehaviour struct {
+	*click.Behaviour
+	log *click.Log
+}
+
+// learned is how it was learned for a surface; nil where it was given.
+func (r *ReaderBehaviour) learned(surface string) *evaluate.LearnedPlaces {
+	moves := r.log.Moves(r.Surface(surface))
+	if moves == nil {
+		return nil
+	}
+	out := &evaluate.LearnedPlaces{Move: func(context int, slopes []float64) float64 {
+		return moves.Move(int32(context), slopes)
+	}}
+	for _, source := range moves.Sources {
+		out.Contexts = append(out.Contexts, int(source))
+	}
+	return out
+}
+
 // Behaviour learns from the lists how often places are looked at, by what chance has placed. Whatever is relevant is
 // then as often at one place as at another, so that outcomes compare places as they are: everything counts as wanted.
-func (l *LoggedLists) Behaviour(given *click.Behaviour) *click.Behaviour {
+func (l *LoggedLists) Behaviour(given *click.Behaviour) *ReaderBehaviour {
 	reader := click.NewReader(click.Windows{}, time.Time{})
 	for n, list := range l.Lists {
 		for _, item := range list.Items {
@@ -144,18 +165,13 @@ func (l *LoggedLists) Behaviour(given *click.Behaviour) *click.Behaviour {
 		}
 	}
 	log := reader.Log()
-	source, _ := log.Pairs()
-	wanted := make([]float64, len(source))
-	for k := range wanted {
-		wanted[k] = 1
-	}
-	return log.Estimate(wanted, given)
+	return &ReaderBehaviour{log.Estimate(log.AllWanted(), given), log}
 }
 
 // Ask asks a policy what it would have shown in place of the lists: those of each surface with what is known of how
 // often its readers look at places, where the policy does not say that itself. It warns of lists whose places are not
 // told apart.
-func (l *LoggedLists) Ask(p recommend.Policy, clicks *click.Behaviour,
+func (l *LoggedLists) Ask(p recommend.Policy, readers *ReaderBehaviour,
 	ask func([]evaluate.LoggedList, recommend.Policy) ([]evaluate.PolicyList, error)) ([]evaluate.PolicyList, []string,
 	error) {
 	if p.ByPlace || p.Examination != nil {
@@ -174,7 +190,7 @@ func (l *LoggedLists) Ask(p recommend.Policy, clicks *click.Behaviour,
 			at.placed = at.placed && item.Place > 0
 		}
 		if of[at] == nil && at.placed {
-			examined[at] = clicks.Surface(at.surface).Examination()
+			examined[at] = readers.Surface(at.surface).Examination()
 		}
 		if of[at] = append(of[at], n); examined[at] == nil && len(list.Items) > 1 {
 			blind++
@@ -186,7 +202,9 @@ func (l *LoggedLists) Ask(p recommend.Policy, clicks *click.Behaviour,
 		for k, n := range places {
 			part[k] = l.Lists[n]
 		}
-		p.Examination = examined[at]
+		if p.Examination, p.Learned = examined[at], nil; p.Examination != nil {
+			p.Learned = readers.learned(at.surface)
+		}
 		lists, err := ask(part, p)
 		if err != nil {
 			return nil, nil, err

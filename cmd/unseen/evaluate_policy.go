@@ -233,7 +233,7 @@ func (p *policyFlags) eventLists(ctx context.Context, path string, g *graph.Grap
 	if err != nil {
 		return nil, "", nil, err
 	}
-	behaviour := read.Behaviour(nil)
+	readers := read.Behaviour(nil)
 	if by = "list"; p.probability == "place" {
 		by, policy.ByPlace = p.probability, true
 		read.ByPlace()
@@ -251,7 +251,7 @@ func (p *policyFlags) eventLists(ctx context.Context, path string, g *graph.Grap
 		warnings = append(warnings, fmt.Sprintf("the log has more than %s lists; the later ones are left out",
 			amount.Text(len(read.Lists))))
 	}
-	lists, doubts, err := read.Ask(policy, behaviour, ask)
+	lists, doubts, err := read.Ask(policy, readers, ask)
 	return lists, by, append(warnings, doubts...), err
 }
 
