@@ -153,7 +153,8 @@ func TestPlaceMoves(t *testing.T) {
 			slopes[p] = 2
 			got, want := moves.Move(source, slopes)/2, math.Log(all.Theta[p]/without.Theta[p])
 			if math.Abs(got-want) > .003 || p == 0 && got != 0 {
-				t.Errorf("source %d moved log θ of place %d by %.4f, and without it θ is %.4f off", source, p+1, got, want)
+				t.Errorf("source %d moved log θ of place %d by %.4f; without it θ is %.4f off", source, p+1, got,
+					want)
 			}
 		}
 	}
