@@ -3,9 +3,11 @@ package main
 import (
 	"bytes"
 	"cmp"
+	"compress/gzip"
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"os/exec"
@@ -27,8 +29,7 @@ var updateDocs = flag.Bool("update-docs", false, "write what commands print into
 //	```python run  so must this; without a Python that has pandas, pyarrow, NumPy and safetensors the rest of the
 //	               page is not run
 //
-// A page that speaks of ../shared/data needs the real networks there, or where UNSEEN_DATA says. One that speaks of
-// docs/shop/ finds the tables there.
+// A page that speaks of docs/shop/ or docs/elife finds the tables there.
 //
 // All blocks of a page run in one folder, in order, with unseen on the path. A block ```text that follows, with
 // nothing but empty lines between, is what they print: of run the output, of fails the error. There a line with only
@@ -38,17 +39,6 @@ var updateDocs = flag.Bool("update-docs", false, "write what commands print into
 //	go test ./cmd/unseen -run TestDocs -update-docs
 func TestDocs(t *testing.T) {
 	t.Parallel()
-	runPages(t, false)
-}
-
-// The page about real networks takes longest, so it does not wait for the others.
-func TestDocsOfNetworks(t *testing.T) {
-	t.Parallel()
-	runPages(t, true)
-}
-
-// runPages runs the pages that speak of the real networks, or those that do not.
-func runPages(t *testing.T, networks bool) {
 	if testing.Short() {
 		t.Skip("slow, and this is -short; ./check runs it once without")
 	}
@@ -66,14 +56,12 @@ func runPages(t *testing.T, networks bool) {
 			t.Fatal(err)
 		}
 		page := docPage{file, string(raw), blocksOf(string(raw))}
-		if len(page.blocks) == 0 || page.needsNetworks() != networks {
+		if len(page.blocks) == 0 {
 			continue
 		}
 		ran++
 		t.Run(filepath.Base(file), func(t *testing.T) {
-			if !networks {
-				t.Parallel()
-			}
+			t.Parallel()
 			page.run(t, demo)
 		})
 	}
@@ -88,18 +76,13 @@ type docPage struct {
 	blocks     []docBlock
 }
 
-func (p docPage) needsNetworks() bool { return strings.Contains(p.text, "../shared/data") }
-
 // run runs the blocks of a page, and compares what they print or writes it into the page.
 func (p docPage) run(t *testing.T, demo func() (string, error)) {
 	folder := filepath.Join(t.TempDir(), "work")
 	if err := os.Mkdir(folder, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if p.needsNetworks() {
-		withNetworks(t, folder)
-	}
-	if strings.Contains(p.text, "docs/shop/") { // the tables beside the pages
+	if strings.Contains(p.text, "docs/shop/") || strings.Contains(p.text, "docs/elife") { // beside the pages
 		docs, err := filepath.Abs("../../docs")
 		if err == nil {
 			err = os.Symlink(docs, filepath.Join(folder, "docs"))
@@ -145,6 +128,53 @@ func (p docPage) run(t *testing.T, demo func() (string, error)) {
 	}
 }
 
+// The network in docs/elife is what its script makes of the whole one, where that is at hand.
+func TestSmallNetworkIsMade(t *testing.T) {
+	t.Parallel()
+	whole := cmp.Or(os.Getenv("UNSEEN_DATA"), "../../../shared/data")
+	if _, err := os.Stat(filepath.Join(whole, "elife", "nodes.csv.gz")); err != nil {
+		t.Skipf("no networks at %s; set UNSEEN_DATA to where they are", whole)
+	}
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		t.Skip("there is no python3")
+	}
+	const here = "../../docs/elife"
+	folder := t.TempDir()
+	script, err := os.ReadFile(filepath.Join(here, "subset.py"))
+	if err == nil {
+		err = os.WriteFile(filepath.Join(folder, "subset.py"), script, 0o644)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command(python, filepath.Join(folder, "subset.py"), filepath.Join(whole, "elife")).
+		CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	unpacked := func(path string) string {
+		file, err := os.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer file.Close()
+		var text []byte
+		packed, err := gzip.NewReader(file)
+		if err == nil {
+			text, err = io.ReadAll(packed)
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", path, err)
+		}
+		return string(text)
+	}
+	for _, name := range []string{"nodes.csv.gz", "edges.csv.gz"} {
+		if unpacked(filepath.Join(folder, name)) != unpacked(filepath.Join(here, name)) {
+			t.Errorf("%s is not what subset.py makes", name)
+		}
+	}
+}
+
 // demoOfPages makes the data of many pages. It is run once for all of them: TestDemoCommand shows that the same command
 // writes the same bytes.
 const demoOfPages = "unseen demo --papers 600 --out demo --quiet > demo.txt"
@@ -174,29 +204,6 @@ func withProgram(t *testing.T) string {
 		t.Fatal(err)
 	}
 	return bin + string(os.PathListSeparator) + os.Getenv("PATH")
-}
-
-// withNetworks puts the real networks where a page that is run in the folder finds them.
-func withNetworks(t *testing.T, folder string) {
-	t.Helper()
-	data := os.Getenv("UNSEEN_DATA")
-	if data == "" {
-		data = "../../../shared/data"
-	}
-	data, err := filepath.Abs(data)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(filepath.Join(data, "elife")); err != nil {
-		t.Skipf("no real networks at %s; set UNSEEN_DATA to where they are", data)
-	}
-	shared := filepath.Join(filepath.Dir(folder), "shared")
-	if err := os.Mkdir(shared, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(data, filepath.Join(shared, "data")); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // withPython finds an interpreter that can read our files.
