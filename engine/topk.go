@@ -136,7 +136,7 @@ const (
 // differ in the last bits; neither depend on the number of threads, nor on which other queries there are. Scores of
 // hits that a sketch has found are those by rows.
 func (c CPU) TopK(ctx context.Context, s TargetSearch) ([][]Hit, error) {
-	if err := s.validate(); err != nil {
+	if err := s.Validate(); err != nil {
 		return nil, err
 	}
 	if err := ctx.Err(); err != nil {
@@ -182,8 +182,8 @@ func (c CPU) TopK(ctx context.Context, s TargetSearch) ([][]Hit, error) {
 	return hits, nil
 }
 
-// validate refuses what does not fit together.
-func (s *TargetSearch) validate() error {
+// Validate refuses what does not fit together.
+func (s *TargetSearch) Validate() error {
 	n, dim := s.Targets.Len(), s.Targets.Dim()
 	if s.K < 0 || s.Scores != nil && len(s.Scores) != n*len(s.Queries) ||
 		s.Sketch != nil && s.Sketch.codes().Rows() != n ||

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"slices"
 	"sync"
 	"unsafe"
 )
@@ -29,6 +30,7 @@ type Device struct {
 	mu         sync.Mutex
 	modules    []uintptr
 	kernels    map[kernelName]uintptr
+	spare      []*array // memory that was given back and is kept for the next that needs as much
 	closed     bool
 }
 
@@ -99,6 +101,7 @@ func (d *Device) Tried() bool { return d.Capability == hopper }
 func (d *Device) Close() error {
 	if err := d.do(func() error {
 		d.closed = true
+		d.trim()
 		for _, m := range d.modules {
 			d.driver.cuModuleUnload(m)
 		}
@@ -175,12 +178,29 @@ type array struct {
 
 // allocate takes memory of the card.
 func (d *Device) allocate(bytes uint64) (*array, error) {
+	if at := slices.IndexFunc(d.spare, func(a *array) bool { return a.bytes >= bytes && a.bytes/2 <= bytes }); at >= 0 {
+		a := d.spare[at]
+		d.spare = slices.Delete(d.spare, at, at+1)
+		return a, nil
+	}
 	a := &array{device: d, bytes: bytes}
-	if err := d.check(fmt.Sprintf("cuMemAlloc of %d bytes", bytes), d.driver.cuMemAlloc_v2(&a.address,
-		max(bytes, 1))); err != nil {
+	code := d.driver.cuMemAlloc_v2(&a.address, max(bytes, 1))
+	if code != 0 && len(d.spare) > 0 {
+		d.trim()
+		code = d.driver.cuMemAlloc_v2(&a.address, max(bytes, 1))
+	}
+	if err := d.check(fmt.Sprintf("cuMemAlloc of %d bytes", bytes), code); err != nil {
 		return nil, err
 	}
 	return a, nil
+}
+
+// trim gives back what is kept.
+func (d *Device) trim() {
+	for _, a := range d.spare {
+		a.free()
+	}
+	d.spare = nil
 }
 
 // free gives it back.
@@ -189,6 +209,17 @@ func (a *array) free() {
 		a.device.driver.cuMemFree_v2(a.address)
 		a.address = 0
 	}
+}
+
+// spared keeps it for the next that needs as much, if it is large: taking and giving back takes time.
+func (a *array) spared() {
+	const large = 1 << 20
+	if a.bytes < large {
+		a.free()
+		return
+	}
+	a.device.spare = append(a.device.spare, &array{a.device, a.address, a.bytes})
+	a.address = 0
 }
 
 // put copies values to the card, at a place that is counted in bytes.

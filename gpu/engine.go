@@ -6,6 +6,7 @@ import (
 	_ "embed"
 	"fmt"
 	"math"
+	"sync"
 	"unsafe"
 
 	"unseen/engine"
@@ -35,6 +36,12 @@ type OnCard struct {
 	engine.CPU
 	device *Device
 	format RowFormat
+	mu     sync.Mutex  // of searches, which take turns
+	held   []*cardRows // of what was searched
+	rooms  [2]hostRoom
+	// of tests, instead of fewPairs and the card's memory
+	fewPairs int
+	room     uint64
 }
 
 var _ engine.Engine = (*OnCard)(nil)
@@ -85,6 +92,9 @@ type kernel struct {
 	mapped                   bool   // takes maps of the rows, for the copy engine
 }
 
+// padded is to how many numbers a row is filled up.
+func (k *kernel) padded(dim int) int { return (dim + k.depth - 1) / k.depth * k.depth }
+
 // kernelFor chooses a kernel and loads it.
 func (e *OnCard) kernelFor(p *plan) (*kernel, error) {
 	k := &kernel{kernelName: kernelName{"plain", "sumPairs_" + string(e.format)}, tiling: tiling{512, 64, 64},
@@ -114,8 +124,8 @@ func (k *kernel) arguments(e *OnCard, p *plan, a, b *array) ([]unsafe.Pointer, e
 	if !k.mapped {
 		return []unsafe.Pointer{unsafe.Pointer(&p.job), unsafe.Pointer(&a.address), unsafe.Pointer(&b.address)}, nil
 	}
-	left, err1 := e.mapRows(a, p.m, p.dim, k)
-	right, err2 := e.mapRows(b, p.n, p.dim, k)
+	left, err1 := e.device.mapRows(e.format, a, [4]uint32{p.m, p.dim, uint32(k.tiling.rows), uint32(k.depth)})
+	right, err2 := e.device.mapRows(e.format, b, [4]uint32{p.n, p.dim, uint32(k.tiling.columns), uint32(k.depth)})
 	return []unsafe.Pointer{unsafe.Pointer(&p.job), left, right}, cmp.Or(err1, err2)
 }
 
@@ -124,19 +134,19 @@ const (
 	kindFloat16, kindBFloat16 = 6, 9
 )
 
-// mapRows describes rows to the copy engine.
-func (e *OnCard) mapRows(a *array, rows, dim uint32, k *kernel) (unsafe.Pointer, error) {
+// mapRows describes rows to the copy engine: how many, of how many numbers, to be fetched in boxes of rows × numbers.
+func (d *Device) mapRows(format RowFormat, a *array, shape [4]uint32) (unsafe.Pointer, error) {
 	room := new(tensorMap)
 	at := unsafe.Pointer(room)
 	if off := uintptr(at) % 64; off != 0 {
 		at = unsafe.Add(at, 64-off)
 	}
 	kind := uint32(kindBFloat16)
-	if e.format == Float16 {
+	if format == Float16 {
 		kind = kindFloat16
 	}
-	return at, e.device.check("cuTensorMapEncodeTiled", e.device.driver.encode(mapping{at, kind, a.address, rows, dim,
-		uint32(k.tiling.rows), uint32(k.depth)}))
+	return at, d.check("cuTensorMapEncodeTiled", d.driver.encode(mapping{at, kind, a.address, shape[0], shape[1],
+		shape[2], shape[3]}))
 }
 
 // upload copies the rows of sources, as queries, or of targets to the card.

@@ -29,11 +29,11 @@ const perThread = 6
 // that the rows of those that are computed at the same time are few.
 type tiling struct{ edge, rows, columns uint64 }
 
-// tiles is how many numbers of tiles there are: some are of none.
-func (j *job) tiles(t tiling) uint64 {
-	down, across := (uint64(j.m)+t.edge-1)/t.edge, (uint64(j.n)+t.edge-1)/t.edge
+// tiles is how many numbers of tiles there are of m × n: some are of none.
+func (t tiling) tiles(m, n uint32, triangle bool) uint64 {
+	down, across := (uint64(m)+t.edge-1)/t.edge, (uint64(n)+t.edge-1)/t.edge
 	each := t.edge / t.rows * (t.edge / t.columns)
-	if j.triangle != 0 {
+	if triangle {
 		return down * (down + 1) / 2 * each
 	}
 	return down * across * each
@@ -210,12 +210,11 @@ func (e *OnCard) SumRectangle(ctx context.Context, n model.Nodes, p engine.Predi
 
 // prepared is a plan that is on the card.
 type prepared struct {
+	memory
 	*plan
-	device    *Device
 	kernel    *kernel
 	arguments []unsafe.Pointer
 	sums      *array
-	held      []*array
 }
 
 // prepare puts a plan onto the card.
@@ -224,8 +223,8 @@ func (e *OnCard) prepare(p *plan) (_ *prepared, err error) {
 	if err != nil {
 		return nil, err
 	}
-	p.dim = uint32((p.rows.Dim() + k.depth - 1) / k.depth * k.depth)
-	r := &prepared{plan: p, device: e.device, kernel: k}
+	p.dim = uint32(k.padded(p.rows.Dim()))
+	r := &prepared{memory: memory{device: e.device}, plan: p, kernel: k}
 	defer func() {
 		if err != nil {
 			r.free()
@@ -240,9 +239,9 @@ func (e *OnCard) prepare(p *plan) (_ *prepared, err error) {
 			"the processor", err, p.m, p.n, p.dim)
 	}
 	if err := cmp.Or(e.upload(a, p, true), e.upload(b, p, false),
-		upload(r, &p.job.table, p.table), upload(r, &p.job.sources, p.sources.ids),
-		upload(r, &p.job.targets, p.targets.ids), upload(r, &p.job.sourceTerms, p.sourceTerms),
-		upload(r, &p.job.targetTerms, p.targetTerms)); err != nil {
+		upload(&r.memory, &p.job.table, p.table), upload(&r.memory, &p.job.sources, p.sources.ids),
+		upload(&r.memory, &p.job.targets, p.targets.ids), upload(&r.memory, &p.job.sourceTerms, p.sourceTerms),
+		upload(&r.memory, &p.job.targetTerms, p.targetTerms)); err != nil {
 		return nil, err
 	}
 	r.sums, p.job.sums = sums, sums.address
@@ -250,27 +249,12 @@ func (e *OnCard) prepare(p *plan) (_ *prepared, err error) {
 	return r, err
 }
 
-func (r *prepared) take(bytes uint64) (*array, error) {
-	a, err := r.device.allocate(bytes)
-	if err == nil {
-		r.held = append(r.held, a)
-	}
-	return a, err
-}
-
-// free gives the card's memory back.
-func (r *prepared) free() {
-	for _, a := range r.held {
-		a.free()
-	}
-}
-
 // run sums the pairs, in launches that are short enough to be stopped between them. What no thread writes is not a
 // number: memory is filled so beforehand.
 func (r *prepared) run(ctx context.Context) (total engine.Sums, err error) {
 	k := r.kernel
 	parts := make([]float64, k.blocks*k.summing*perThread)
-	all, step := r.tiles(k.tiling), max(k.perLaunch/uint64(r.dim), 1)
+	all, step := k.tiles(r.m, r.n, r.triangle != 0), max(k.perLaunch/uint64(r.dim), 1)
 	for r.from = 0; r.from < all; r.from = r.to {
 		if err := ctx.Err(); err != nil {
 			return total, err
@@ -283,17 +267,6 @@ func (r *prepared) run(ctx context.Context) (total engine.Sums, err error) {
 		total.Add(r.add(parts))
 	}
 	return total, nil
-}
-
-// upload puts values into memory of their own and notes where they are.
-func upload[T any](r *prepared, address *uint64, values []T) error {
-	var one T
-	a, err := r.take(uint64(len(values)) * uint64(unsafe.Sizeof(one)))
-	if err != nil {
-		return err
-	}
-	*address = a.address
-	return put(a, 0, values)
 }
 
 // add makes sums of those of threads.

@@ -2,8 +2,7 @@
 // like, one multiplies tiles of 128 × 128 on the matrix units and puts the products aside in shared memory, and three add
 // them up: that is most of the work, and takes turns on the same units of arithmetic.
 #include "pairs.cuh"
-
-struct alignas(64) TensorMap { u64 opaque[16]; }; // CUtensorMap
+#include "hopper.cuh"
 
 constexpr u32 kEdge = 1024, kTile = 128;
 constexpr int kDepth = 64, kStages = 3, kBuffers = 2, kCorners = 4;
@@ -14,29 +13,6 @@ constexpr int kThreads = 128 * (2 + kAdding);
 // Of 96 registers that each thread begins with, those of the other groups give some up to the one that multiplies: 40, 160 and
 // three times 88 are less than five times 96, or it would wait for ever.
 
-__device__ __forceinline__ u32 shared(const void *p) { return u32(__cvta_generic_to_shared(p)); }
-
-__device__ __forceinline__ void barrierInit(u32 bar, u32 count) { asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(bar), "r"(count)); }
-__device__ __forceinline__ void barrierExpect(u32 bar, u32 bytes) {
-  asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(bar), "r"(bytes) : "memory");
-}
-__device__ __forceinline__ void barrierArrive(u32 bar) { asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(bar) : "memory"); }
-__device__ __forceinline__ void barrierWait(u32 bar, u32 phase) {
-  asm volatile("{\n.reg .pred p;\nagain:\nmbarrier.try_wait.parity.shared.b64 p, [%0], %1;\n@p bra done;\nbra again;\ndone:\n}" ::"r"(bar), "r"(phase) : "memory");
-}
-
-// fetch copies a box of kTile rows by kDepth numbers.
-__device__ __forceinline__ void fetch(u32 to, const TensorMap *map, u32 bar, int k, int row) {
-  asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4}], [%2];" ::"r"(to), "l"(map), "r"(bar), "r"(k), "r"(row) : "memory");
-}
-
-// descriptor names rows of 128 bytes in shared memory, swizzled as the copy engine leaves them.
-__device__ __forceinline__ u64 descriptor(u32 address) {
-  return u64((address & 0x3ffff) >> 4) | u64(1) << 16 | u64(1024 >> 4) << 32 | u64(1) << 62;
-}
-
-#define REG8(a, o) "+f"(a[o]), "+f"(a[o + 1]), "+f"(a[o + 2]), "+f"(a[o + 3]), "+f"(a[o + 4]), "+f"(a[o + 5]), "+f"(a[o + 6]), "+f"(a[o + 7])
-#define REG64(a) REG8(a, 0), REG8(a, 8), REG8(a, 16), REG8(a, 24), REG8(a, 32), REG8(a, 40), REG8(a, 48), REG8(a, 56)
 #define LIST64                                                                                                         \
   "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,"    \
   "%30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,"    \
@@ -49,10 +25,6 @@ __device__ __forceinline__ void product(float (&acc)[64], u64 a, u64 b, int keep
   else
     asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\nwgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 " LIST64 ", %64, %65, p, 1, 1, 0, 0;\n}" : REG64(acc) : "l"(a), "l"(b), "r"(keep));
 }
-__device__ __forceinline__ void productFence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
-__device__ __forceinline__ void productCommit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-template <int kLeft> __device__ __forceinline__ void productWait() { asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kLeft) : "memory"); }
-
 // A thread of the group that multiplies has 128 products of a tile: 32 times four, of which element e is in row
 // lane/4 + 8·(e/2) and in column 2·(lane % 4) + e % 2 of eight; the first sixteen fours are of the upper half.
 __device__ __forceinline__ void putAside(u32 to, const float (&acc)[64]) {
@@ -109,14 +81,6 @@ __device__ __forceinline__ void addTile(const Job &job, const Corner &c, u32 asi
     addAny<kDense>(job, takeBack(aside + g * 2048), i, j, t);
   }
 }
-
-// Ring is a place in a ring of buffers, and how often it has come around.
-template <int kCount> struct Ring {
-  u32 at = 0, phase = 0;
-  __device__ __forceinline__ void next() {
-    if (++at == kCount) at = 0, phase ^= 1;
-  }
-};
 
 struct Barriers {
   u64 full[kStages], empty[kStages];           // of rows

@@ -189,8 +189,8 @@ struct Totals {
 
 // Tiles are numbered in squares of kEdge × kEdge nodes, so that the rows of those that are computed at the same time are
 // few. tileAt returns the row and column of a tile of kRows × kColumns, and false for one that has no pairs.
-template <u32 kEdge, u32 kRows, u32 kColumns>
-__device__ __forceinline__ bool tileAt(const Job &job, u64 number, u32 &row, u32 &column) {
+template <u32 kEdge, u32 kRows, u32 kColumns, typename Task>
+__device__ __forceinline__ bool tileAt(const Task &job, u64 number, u32 &row, u32 &column) {
   constexpr u32 kDown = kEdge / kRows, kAcross = kEdge / kColumns;
   const u64 square = number / (kDown * kAcross);
   const u32 within = u32(number % (kDown * kAcross));
