@@ -38,6 +38,12 @@ type Engine interface {
 	AllPairs(ctx context.Context, g *graph.Graph, p Predictor, u graph.Universe, floor float64) (Means, error)
 }
 
+// Batching is an engine that is best asked about many queries at a time.
+type Batching interface {
+	// Together is about how many.
+	Together() int
+}
+
 // Predictor is both models with their parameters: what predicts ŷ and π̂ of pairs.
 type Predictor struct {
 	Link             model.LinkModel

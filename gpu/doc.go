@@ -1,4 +1,5 @@
-// Package gpu is an engine on a graphics card of NVIDIA's: sums over all pairs of sources and targets, however many.
+// Package gpu is an engine on a graphics card of NVIDIA's: sums over all pairs of sources and targets, however many, and
+// the best targets of many sources.
 //
 //	card, err := gpu.Open(0)
 //	e, err := gpu.New(card, gpu.Settings{Format: gpu.BFloat16})
@@ -10,5 +11,6 @@
 //
 // Rows are kept in float32, float16 or bfloat16, in the order of fields, so that most tiles of pairs have one π̂ for
 // each direction. Of a diagonal model one product serves both directions of a pair. Products, logits and losses are in
-// float32 and added up in float64, in an order that depends on the card alone: the same sums on every run.
+// float32 and added up in float64, in an order that depends on the card alone: the same sums on every run. Lists are
+// found by products in float16 and ordered by scores in float32, with a bound that shows what rounding may have hidden.
 package gpu

@@ -148,32 +148,50 @@ func TestListsByAFakeCard(t *testing.T) {
 	}
 }
 
-// What rounding to 16 bits hides is found all the same: targets that differ by less than that rounds.
+// What rounding to 16 bits hides is found all the same: targets that differ by less than that rounds, beside others
+// that are far from being hits, in a block of their own.
 func TestListsOfNearlyEqualTargets(t *testing.T) {
 	t.Parallel()
-	const n, dim = 3000, 8
+	const n, dim, block = 6000, 64, 3000
 	rng := rand.New(rand.NewPCG(8, 2))
 	v := must(graph.NewVectors(n, dim))(t)
 	defer v.Close()
 	base := draw(rng, dim, 1)
 	for i := range int32(n) {
-		row := slices.Clone(base)
+		row := draw(rng, dim, .0003)
+		if i >= block {
+			row = draw(rng, dim, .05)
+		}
 		for d := range row {
-			row[d] += 1e-5 * float32(rng.NormFloat64())
+			if i < block {
+				row[d] += base[d]
+			} else {
+				row[d] -= base[d]
+			}
 		}
 		if err := v.Set(i, row); err != nil {
 			t.Fatal(err)
 		}
 	}
-	s := engine.TargetSearch{Targets: v, K: 20, Queries: []engine.SearchQuery{{Vector: base}}}
+	s := engine.TargetSearch{Targets: v, K: 20}
+	for range 8 {
+		query := draw(rng, dim, .01)
+		for d := range query {
+			query[d] += base[d]
+		}
+		s.Queries = append(s.Queries, engine.SearchQuery{Vector: query})
+	}
 	want := must(engine.CPU{}.TopK(t.Context(), s))(t)
-	fake := newFakeCard(hopper)
-	e := must(New(must(open(&fake.driver, 0))(t), Settings{}))(t)
-	e.fewPairs = 1
-	got := must(e.TopK(t.Context(), s))(t)
-	for k, h := range want[0] {
-		if got[0][k].Target != h.Target && math.Abs(float64(got[0][k].Score-h.Score)) > 1e-6 {
-			t.Errorf("hit %d is %v, not %v", k, got[0][k], h)
+	for _, room := range []uint64{0, 2 * block * 64 * 6} {
+		fake := newFakeCard(hopper)
+		e := must(New(must(open(&fake.driver, 0))(t), Settings{}))(t)
+		e.fewPairs, e.room = 1, room
+		for k, got := range must(e.TopK(t.Context(), s))(t) {
+			for place, h := range want[k] {
+				if math.Abs(float64(got[place].Score-h.Score)) > 2e-5 {
+					t.Errorf("room %d, query %d: hit %d is %v, not %v", room, k, place, got[place], h)
+				}
+			}
 		}
 	}
 }

@@ -183,7 +183,6 @@ func (e *OnCard) fetch(v *graph.Vectors, first, count int, format RowFormat) (_ 
 			scratch := make([]float32, 2*width)
 			for k := low; k < high; k++ {
 				row := vectors[k*width:][:width]
-				clear(row[v.Dim():])
 				matrix.Load(row[:v.Dim()], first+from+k)
 				if lengths[k] = math.Sqrt(squares(row)); format == Float16 {
 					rests[k] = halve(halves[k*width:][:width], row, scratch, r.scale)

@@ -16,7 +16,8 @@ type Row struct {
 	Naive   []int32   // the rank of each target in the naive model's list, 0 where that is too short; nil without one
 }
 
-// batchSize is how many sources are scored by one call: a multiple of what is compared with a vector at a time.
+// batchSize is how many sources are scored by one call, unless an engine has a number of its own: a multiple of what is
+// compared with a vector at a time.
 const batchSize = 960
 
 // Batch recommends to many sources: the K best of each, without what it links to unless q.Linked. The same
@@ -34,11 +35,15 @@ func (r *Recommender) Batch(ctx context.Context, sources []int32, q Query) ([]Ro
 		}
 		rows[k].Source = i
 	}
-	for from := 0; from < len(rows); from += batchSize {
+	together := batchSize
+	if e, many := r.engine.(engine.Batching); many {
+		together = e.Together()
+	}
+	for from := 0; from < len(rows); from += together {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		part := rows[from:min(from+batchSize, len(rows))]
+		part := rows[from:min(from+together, len(rows))]
 		if err := r.batch(ctx, part, r.ranker, q, func(row *Row, hits []engine.Hit) {
 			for _, h := range hits {
 				row.Targets, row.Logits = append(row.Targets, h.Target), append(row.Logits, h.Score)

@@ -2,6 +2,7 @@ package recommend
 
 import (
 	"context"
+	"slices"
 	"testing"
 
 	"unseen/engine"
@@ -75,4 +76,36 @@ func TestEverySearchRunsOnAnyEngine(t *testing.T) {
 		other := must(New(r.Graph(), r.Model(), Options{Engine: e, Threads: 2}))(t)
 		return other.Sweep(ctx, SweepSettings{Held: held})
 	})
+}
+
+// together is an engine that wants so many queries at a time.
+type together struct {
+	engine.CPU
+	most  int
+	asked *[]int
+}
+
+func (e together) Together() int { return e.most }
+
+func (e together) TopK(ctx context.Context, s engine.TargetSearch) ([][]engine.Hit, error) {
+	*e.asked = append(*e.asked, len(s.Queries))
+	return e.CPU.TopK(ctx, s)
+}
+
+// An engine is asked about as many sources at a time as it wants, and lists do not depend on it.
+func TestBatchesAreAsLargeAsEnginesWant(t *testing.T) {
+	g, m, _ := small(t, 90, "diagonal")
+	sources := []int32{1, 20, 40, 41, 42, 50, 60}
+	want := must(must(New(g, m, Options{}))(t).Batch(t.Context(), sources, Query{K: 5}))(t)
+	var asked []int
+	got := must(must(New(g, m, Options{Engine: together{most: 3, asked: &asked}}))(t).Batch(t.Context(), sources,
+		Query{K: 5}))(t)
+	if !slices.Equal(asked, []int{3, 3, 1}) {
+		t.Errorf("asked about %v", asked)
+	}
+	for k := range want {
+		if !slices.Equal(got[k].Targets, want[k].Targets) {
+			t.Errorf("%v, not %v", got[k], want[k])
+		}
+	}
 }

@@ -21,11 +21,18 @@ var rowFormats = []string{string(gpu.Float32), string(gpu.Float16), string(gpu.B
 // deviceFlags choose what does the heavy work.
 type deviceFlags struct{ device, rows string }
 
-func (f *deviceFlags) register(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.device, "device", "cpu", "what sums all pairs: "+strings.Join(devices, ", "))
+// register adds --device, which says what does some work.
+func (f *deviceFlags) register(cmd *cobra.Command, work string) {
+	f.rows = string(gpu.Float32)
+	cmd.Flags().StringVar(&f.device, "device", "cpu", "what "+work+": "+strings.Join(devices, ", "))
+	completeFlags(cmd, map[string][]string{"device": devices})
+}
+
+// registerRows adds --rows.
+func (f *deviceFlags) registerRows(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.rows, "rows", string(gpu.Float32), "how a card keeps vectors: "+
 		strings.Join(rowFormats, ", "))
-	completeFlags(cmd, map[string][]string{"device": devices, "rows": rowFormats})
+	completeFlags(cmd, map[string][]string{"rows": rowFormats})
 }
 
 // check refuses what is no device.
@@ -45,7 +52,7 @@ func (f *deviceFlags) check(changed func(name string) bool) error {
 // open returns the engine, what closes it, and what there is to say about it. auto takes a card if there is one.
 func (f *deviceFlags) open(threads int) (e engine.Engine, done func(), warnings []string, err error) {
 	onCPU := engine.CPU{Threads: threads}
-	if f.device == "cpu" {
+	if f.device == "cpu" || f.device == "" {
 		return onCPU, func() {}, nil, nil
 	}
 	card, err := gpu.Open(0)
@@ -63,5 +70,5 @@ func (f *deviceFlags) open(threads int) (e engine.Engine, done func(), warnings 
 	if !card.Tried() {
 		warnings = append(warnings, "cards like "+card.Name+" were never tried: compare a result with --device cpu")
 	}
-	return onCard, func() { card.Close() }, warnings, nil
+	return onCard, func() { _, _ = onCard.Close(), card.Close() }, warnings, nil
 }

@@ -23,6 +23,16 @@ func TestDevices(t *testing.T) {
 			t.Errorf("%s: exit code %d: %s", c.args, code, stderr)
 		}
 	}
+	for _, c := range []struct{ args, says string }{
+		{"node --device gpu", "--device is for --all and --nodes"},
+		{"--all -o lists --device card", `--device is "card"; use cpu, gpu, auto`},
+		{"--all -o lists --device auto", "there is no model none"},
+	} {
+		code, _, stderr := invoke(append([]string{"recommend", "none", "nothing"}, strings.Fields(c.args)...)...)
+		if code == exitOK || !strings.Contains(stderr, c.says) {
+			t.Errorf("%s: exit code %d: %s", c.args, code, stderr)
+		}
+	}
 	if _, err := gpu.Open(0); !errors.Is(err, gpu.ErrNoCard) {
 		t.Skip("there is a card: what is said without one was not tested")
 	}

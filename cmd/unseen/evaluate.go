@@ -127,7 +127,8 @@ func (f *evaluateFlags) register(cmd *cobra.Command) {
 	flags.SortFlags = false
 	flags.StringArrayVar(&f.against, "against", nil, "evaluate this `model` on the same pairs; repeatable")
 	flags.BoolVar(&f.exact, "exact", false, "also sum the risks over all pairs of held-out nodes")
-	f.deviceFlags.register(cmd)
+	f.deviceFlags.register(cmd, "sums all pairs")
+	f.registerRows(cmd)
 	flags.IntVar(&f.certify, "certify", 0, "plant this many known truths and fit each")
 	flags.IntVar(&f.fairness, "fairness", 0, "exposure and merit of groups in lists of `K`")
 	flags.Lookup("fairness").NoOptDefVal = "10"

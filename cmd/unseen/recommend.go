@@ -46,6 +46,7 @@ type recommendFlags struct {
 	resume         bool
 	threads        int
 	quiet, asJSON  bool
+	deviceFlags
 }
 
 func newRecommend() *cobra.Command {
@@ -137,6 +138,7 @@ func (f *recommendFlags) register(cmd *cobra.Command) {
 	flags.StringVarP(&f.output, "output", "o", "", "`folder` for --all and --nodes")
 	flags.BoolVar(&f.resume, "resume", false, "continue an interrupted run")
 	threadsFlag(cmd, &f.threads)
+	f.deviceFlags.register(cmd, "compares all nodes, with --all and --nodes")
 	flags.BoolVar(&f.quiet, "quiet", false, "no progress on stderr")
 	jsonFlag(cmd, &f.asJSON)
 	for old, name := range map[string]string{"by-seen": "seen", "only-field": "fields", "since": "from",
@@ -187,6 +189,8 @@ func (f *recommendFlags) check() error {
 		return usagef("-o is for --all and --nodes; redirect the output instead")
 	case f.resume && !batch:
 		return usagef("--resume is for --all and --nodes")
+	case f.device != "cpu" && !batch:
+		return usagef("--device is for --all and --nodes; the processor makes a few lists in no time")
 	case batch && (f.seen || f.fields != nil || f.from != "" || f.until != "" || f.exclude != "" || f.diversity > 0 ||
 		f.explore > 0 || f.explain || f.compare):
 		return usagef("--all and --nodes take no filters, re-ranking or explanations; name the nodes instead")
@@ -208,6 +212,9 @@ func (f *recommendFlags) check() error {
 		return usagef("--format %s cannot show --compare; give --json, or leave --compare out for the naive "+
 			"ranks alone", f.format)
 	}
+	if err := f.deviceFlags.check(func(string) bool { return false }); err != nil {
+		return err
+	}
 	return checkRecall(f.recall)
 }
 
@@ -228,7 +235,7 @@ func (f *recommendFlags) openRecommender(ctx context.Context, t *display) (_ *re
 	out := &recommenderOf{files: n.Files(), close: n.Close}
 	defer func() {
 		if err != nil {
-			n.Close()
+			out.close()
 		}
 	}()
 	if f.text != "" || f.explain { // nothing else needs it, and reading it takes as long as a search
@@ -242,8 +249,14 @@ func (f *recommendFlags) openRecommender(ctx context.Context, t *display) (_ *re
 			return nil, err
 		}
 	}
-	o := recommend.Options{Threads: f.threads, Engine: engine.CPU{Threads: f.threads}, LeastRecall: f.recall,
-		Sketched: f.all || f.ids != ""}
+	device, done, tried, err := f.deviceFlags.open(f.threads)
+	if err != nil {
+		return nil, err
+	}
+	out.notes, out.close = append(out.notes, tried...), func() error { done(); return n.Close() }
+	_, many := device.(engine.Batching) // it compares all faster than an index finds some
+	o := recommend.Options{Threads: f.threads, Engine: device, LeastRecall: f.recall,
+		Sketched: (f.all || f.ids != "") && !many}
 	if o.Sketched && !f.exact { // for a few lists, measuring the index takes longer than a scan
 		if o.Index, err = n.Index(ctx, f.threads); err != nil {
 			out.notes = append(out.notes, fmt.Sprintf("lists are exact: %v", err))
