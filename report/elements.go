@@ -224,6 +224,7 @@ func (l LoopChart) Section() Section {
 type HiddenTable struct {
 	Name   string // "" means hidden
 	Title  string
+	Head   string // what the rows are; "" means paper
 	Text   []string
 	Papers []HiddenPaper
 }
@@ -242,7 +243,8 @@ type HiddenPaper struct {
 
 // Section has a row per paper.
 func (h HiddenTable) Section() Section {
-	t := figure.Table{Name: "papers", Title: "Hidden by exposure", Head: "paper", Columns: []figure.Column{
+	head := cmp.Or(h.Head, "paper")
+	t := figure.Table{Name: "papers", Title: "Hidden by exposure", Head: head, Columns: []figure.Column{
 		{Name: "field"},
 		{Name: "rank as seen", Means: "rank by π̂ŷ, the chance that a link is seen"},
 		{Name: "naive rank", Means: "rank by a model that takes observed links at face value"},

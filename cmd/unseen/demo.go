@@ -51,8 +51,10 @@ Writes a folder with a report to open in a browser, the models and the data. All
 numbers are computed; the same seed gives the same numbers.`,
 		Example: `  unseen demo
   unseen demo --papers 1000 --seed 7
-  unseen demo --out elsewhere --json`,
-		Args: noArgs,
+  unseen demo --out elsewhere --json
+  unseen demo shop`,
+		Annotations: map[string]string{"also": "unseen demo [flags]"},
+		Args:        noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case f.papers < fewest || f.papers > most:
@@ -85,6 +87,7 @@ numbers are computed; the same seed gives the same numbers.`,
 	flags.BoolVar(&f.quiet, "quiet", false, "no progress on stderr")
 	jsonFlag(cmd, &f.asJSON)
 	completeFlags(cmd, nil, "papers", "seed", "threads")
+	cmd.AddCommand(newDemoShop())
 	return cmd
 }
 

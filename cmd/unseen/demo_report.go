@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"unseen/dataset"
+	"unseen/evaluate"
 	"unseen/figure"
 	"unseen/graph"
 	"unseen/internal/amount"
@@ -41,7 +42,8 @@ func (d *demo) write(ctx context.Context, f demoFlags, g *graph.Graph, data *sam
 		}
 		checksum = m.DataChecksum
 	}
-	if err := d.writeEvaluation(path); err != nil {
+	d.evaluation.Dataset, d.evaluation.Held = "dataset", "as a separate sample of the same world"
+	if err := writeEvaluation(d.evaluation, path); err != nil {
 		return err
 	}
 	document := d.document(checksum)
@@ -53,14 +55,13 @@ func (d *demo) write(ctx context.Context, f demoFlags, g *graph.Graph, data *sam
 	return nil
 }
 
-// writeEvaluation writes what was found beside the model, where unseen serve looks for it.
-func (d *demo) writeEvaluation(path string) error {
-	e := d.evaluation
+// writeEvaluation writes an evaluation beside its model, where unseen serve looks for it.
+func writeEvaluation(e *evaluate.Evaluation, path string) error {
 	sum, err := atomicfile.Sum(path)
 	if err != nil {
 		return err
 	}
-	e.Model, e.Dataset, e.Held = sum, "dataset", "as a separate sample of the same world"
+	e.Model = sum
 	return atomicfile.Write(path+".evaluation.json", func(w io.Writer) error { return json.NewEncoder(w).Encode(e) })
 }
 

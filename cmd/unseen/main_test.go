@@ -263,7 +263,7 @@ func TestCompletion(t *testing.T) {
 		"completion ":        {"bash", "zsh", "fish", "powershell"},
 		"completion z":       {"zsh"},
 		"demo --s":           {"--seed"},
-		"demo ":              {},
+		"demo ":              {"shop"},
 		"demo --papers ":     {},
 		"version --":         {"--config", "--print-config", "--help", "--json", "--sbom"},
 		"completion bash --": {"--config", "--print-config", "--help"},

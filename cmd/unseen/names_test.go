@@ -183,7 +183,7 @@ func TestNamesInOutputs(t *testing.T) {
 	write("mag/PaperReferences.txt", "2\t1\n")
 	ran := map[string]bool{}
 	for _, line := range []string{
-		"demo --papers 200 --out HOME/demo",
+		"demo --papers 200 --out HOME/demo", "demo shop --people 60 --items 50 --out HOME/shopdemo",
 		"check HOME/demo/dataset",
 		"import csv GIVEN/raw -o HOME/csv --field-separator ; --time year_of_issue",
 		"encode HOME/csv --dim 2",
