@@ -52,6 +52,9 @@ type Outcomes struct {
 	Exposure []risk.Exposure // nil means that nothing is logged
 	// Leverage is the variance of each pair's logit z, over which its likelihood is averaged; nil takes z as certain.
 	Leverage []float32
+	// Root gives the leverage of pairs that are elsewhere, in its place: their engine finds it, as Design.Leverage
+	// does. What is seen of such pairs is elsewhere too.
+	Root *Root
 }
 
 // Root is R of a covariance V = RᵀR/Divisor over (w, b): a triangular factor with a Divisor of 1, or so many draws.

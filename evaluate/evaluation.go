@@ -111,7 +111,7 @@ type EvaluationSettings struct {
 }
 
 // NewEvaluation judges a model by held-out pairs. It fills in what follows from them; names and words are the
-// caller's.
+// caller's. The graph may be nil where no candidates are ranked and no lists looked at.
 func NewEvaluation(ctx context.Context, g *graph.Graph, m model.Model, v sample.Evidence,
 	s EvaluationSettings) (*Evaluation, error) {
 	if v.Pairs == nil || v.Pairs.Len() == 0 {
@@ -125,7 +125,10 @@ func NewEvaluation(ctx context.Context, g *graph.Graph, m model.Model, v sample.
 		return nil, err
 	}
 	judge.Threads, judge.Engine = s.Panel.Threads, s.Engine
-	e := &Evaluation{Kind: EvaluationKind, Model: s.Name, Method: m.Method, Pairs: v.Pairs.Len(), Nodes: g.Len()}
+	e := &Evaluation{Kind: EvaluationKind, Model: s.Name, Method: m.Method, Pairs: v.Pairs.Len()}
+	if g != nil {
+		e.Nodes = g.Len()
+	}
 	for _, linked := range v.Pairs.Linked {
 		if linked {
 			e.Links++

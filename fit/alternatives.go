@@ -306,7 +306,7 @@ func (c *comparison) prepare(ctx context.Context) (err error) {
 	c.popularity = crossPopularity(c.problem, c.problem.Train.Linked, pairs)
 	c.folds = engine.PairGroups{Of: make([]uint8, pairs.Len()), Count: compareFolds}
 	for k, source := range pairs.Source {
-		c.folds.Of[k] = uint8(compareFolds * sample.Uniform(0xf01d, 0, uint64(source)))
+		c.folds.Of[k] = uint8(compareFolds * sample.Uniform(0xf01d, 0, uint64(c.problem.Nodes.Number(source))))
 	}
 	return nil
 }
@@ -382,7 +382,7 @@ func (c *comparison) choose(ctx context.Context, to *portion, f *laplace, theta 
 		}
 	}
 	to.places = sample.Indices(p.Train.Len(), func(k int) bool {
-		return pairChance(p.Train, k, s.Seed, comparedWith) < share(k, seen.Linked[k])
+		return pairChance(p, k, s.Seed, comparedWith) < share(k, seen.Linked[k])
 	})
 	to.chosen = p.Training().At(to.places)
 	for i, place := range to.places {
@@ -528,24 +528,35 @@ const popularityFolds = 8
 // linked like these. So no link explains itself, and no two explain one another, which would count
 // them twice. Nothing is known of the first part's.
 func crossPopularity(p sample.Problem, linked []bool, pairs *graph.Pairs) []float32 {
-	part := func(source int32) int { return int(popularityFolds * sample.Uniform(0x9a1f, 0, uint64(source))) }
 	var targets [popularityFolds][]int32
 	for k, yes := range linked {
 		if yes {
-			at := part(p.Train.Source[k])
+			at := popularityFold(p.Nodes.Number(p.Train.Source[k]))
 			targets[at] = append(targets[at], p.Train.Target[k])
 		}
 	}
-	var members [popularityFolds][]int
-	for k, source := range pairs.Source {
-		at := part(source)
-		members[at] = append(members[at], k)
-	}
-	out, degree := make([]float32, pairs.Len()), make([]float64, p.Nodes.Len())
-	for at := 1; at < popularityFolds; at++ {
-		for _, target := range targets[at-1] {
+	return popularityBy(p.Nodes, pairs, func(part int, degree []float64) {
+		for _, target := range targets[part] {
 			degree[target]++
 		}
+	})
+}
+
+// popularityFold is the part of a source, given its number.
+func popularityFold(source int32) int {
+	return int(popularityFolds * sample.Uniform(0x9a1f, 0, uint64(source)))
+}
+
+// popularityBy is crossPopularity, given what adds the links of a part to the in-degree of every node.
+func popularityBy(n model.Nodes, pairs *graph.Pairs, add func(part int, degree []float64)) []float32 {
+	var members [popularityFolds][]int
+	for k, source := range pairs.Source {
+		at := popularityFold(n.Number(source))
+		members[at] = append(members[at], k)
+	}
+	out, degree := make([]float32, pairs.Len()), make([]float64, n.Len())
+	for at := 1; at < popularityFolds; at++ {
+		add(at-1, degree)
 		var mean float64
 		for _, k := range members[at] {
 			x := math.Log1p(degree[pairs.Target[k]] * popularityFolds / float64(at))

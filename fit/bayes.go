@@ -210,6 +210,10 @@ func (b *bayesian) design(ctx context.Context, pairs engine.DesignPairs) (engine
 	return s.engine().Design(ctx, pairs)
 }
 
+// learnedFromAll says what comes from a part.
+const learnedFromAll = "bayes learned from all %d pairs; what it knows of its own bias, of other starts and of other " +
+	"assumptions comes from %d of them"
+
 // limit takes a part of the pairs where there are too many, at random.
 func (b *bayesian) limit(learned bool) {
 	s, dim := b.result.Settings, b.problem.Nodes.Vectors.Dim()
@@ -219,12 +223,14 @@ func (b *bayesian) limit(learned bool) {
 		b.result.Warnings = append(b.result.Warnings, risk.Warning{Kind: "sample", Message: fmt.Sprintf(format, a...)})
 	}
 	switch {
+	case b.result.all.whole(): // what is in hand was drawn to be learned from
+		b.whole = &whole{bayesian: b, problem: b.problem}
+		warn(learnedFromAll, b.whole.count(), all)
 	case learned && dim <= cmp.Or(s.mostExact, mostExact) && all > min(most, mostPairs):
 		b.whole = &whole{bayesian: b, problem: b.problem}
 		_, part := thinToLearn(b.problem, min(most/partOfBytes, partPairs), s)
 		b.problem.Train, b.problem.Exposure = part.Pairs, part.Exposure
-		warn("bayes learned from all %d pairs; what it knows of its own bias, of other starts and of other "+
-			"assumptions comes from %d of them", all, b.problem.Train.Len())
+		warn(learnedFromAll, all, b.problem.Train.Len())
 	case all > most:
 		part := b.problem.Training().At(sample.Thin(all, most, s.Seed))
 		b.problem.Train, b.problem.Exposure = part.Pairs, part.Exposure
@@ -240,29 +246,32 @@ func (b *bayesian) occurring(field *model.FieldMatrix) (group []uint8) {
 	if b.whole != nil {
 		all = b.whole.problem.Train
 	}
+	fields := int32(p.Nodes.FieldCount)
+	groupOf := func(at int32) uint8 { // of a pair of fields
+		if at/fields == at%fields && uint16(at%fields) != graph.UnknownField {
+			return 0
+		}
+		return 1
+	}
 	number := make(map[int32]int32)
+	add := func(at int32) {
+		if _, known := number[at]; !known {
+			number[at] = int32(len(b.cells))
+			b.cells, group = append(b.cells, at), append(group, groupOf(at))
+		}
+	}
 	if from := b.result.earlier; from != nil { // its own come first, for its posterior to fit
-		for c, at := range from.posterior.Cells {
-			number[at] = int32(c)
-			g, fields := uint8(1), int32(p.Nodes.FieldCount)
-			if at/fields == at%fields && uint16(at%fields) != graph.UnknownField {
-				g = 0
-			}
-			b.cells, group = append(b.cells, at), append(group, g)
+		for _, at := range from.posterior.Cells {
+			add(at)
+		}
+	}
+	if elsewhere := b.result.all; elsewhere.whole() {
+		for _, at := range elsewhere.survey.fields() {
+			add(at)
 		}
 	}
 	for k, source := range all.Source {
-		at := int32(field.Cell(source, all.Target[k]))
-		if _, ok := number[at]; ok {
-			continue
-		}
-		number[at] = int32(len(b.cells))
-		b.cells = append(b.cells, at)
-		g := uint8(1)
-		if p.Nodes.SameField(source, all.Target[k]) {
-			g = 0
-		}
-		group = append(group, g)
+		add(int32(field.Cell(source, all.Target[k])))
 	}
 	b.cell = make([]int32, p.Train.Len())
 	for k := range b.cell {

@@ -103,11 +103,17 @@ func (r *recorder) within(scope string) (undo func()) {
 
 // newRecorder opens the checkpoint to resume, or writes the first, so that a read-only folder is an error
 // before training and not after.
-func newRecorder(p sample.Problem, s Settings, from *earlier) (*recorder, []risk.Warning, error) {
+func newRecorder(p sample.Problem, s Settings, at beginning) (*recorder, []risk.Warning, error) {
 	return record(s.Checkpoint, func() (map[string]string, error) {
-		identity, err := identify(s, p.Checksum(), tablesChecksum(p.Nodes, s))
-		if err == nil && from != nil {
-			identity[keyEarlier] = from.checksum()
+		data := ""
+		if at.all != nil {
+			data = at.all.Checksum()
+		} else {
+			data = p.Checksum()
+		}
+		identity, err := identify(s, data, tablesChecksum(p.Nodes, s))
+		if err == nil && at.earlier != nil {
+			identity[keyEarlier] = at.earlier.checksum()
 		}
 		return identity, err
 	})

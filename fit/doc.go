@@ -63,5 +63,6 @@
 //
 // Where pairs are elsewhere, in shards, Settings.Objective needs only their Extent, engine.CPU.Sum sums a
 // shard, Objective.Join makes the objective of all sums, and a Descent trains with an
-// engine that combines them.
+// engine that combines them. bayes learns from a Population: FitPopulation draws a part of the pairs and asks for sums
+// over all of them.
 package fit

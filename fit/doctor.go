@@ -257,7 +257,7 @@ type diagnosis struct {
 	most   int                  // pairs whose ŷ is computed
 	cells  []*cellSum           // of the field pairs that occur, by source and then by target
 	cellOf func(k int) *cellSum // of training pair k
-	weight float64
+	sums   PairTally            // without its cells
 	ridge  ridge
 
 	measured  bool    // the scale has a standard error
@@ -281,21 +281,19 @@ type cellSum struct {
 	variance        float64 // Σπ̂(1−π̂)
 }
 
-// tally adds up the training pairs by pair of fields. It needs only propensities, which are cheap and, unless they
+// sum adds up the training pairs by pair of fields. It needs only propensities, which are cheap and, unless they
 // depend on the text, no vectors.
-func (d *diagnosis) tally(ctx context.Context) error {
-	p, r := d.problem, d.result
-	n := p.Train.Len()
-	support := &d.found.Support
-	support.Pairs = n
+func (d *diagnosis) sum(ctx context.Context, e engine.Engine, by engine.Predictor, floor float64) error {
+	p, n := d.problem, d.problem.Train.Len()
+	d.sums.Pairs = int64(n)
 	d.cellOf = d.cellFinder()
 	sources := make([]bool, p.Nodes.Len())
 	var weight, squares, clipped risk.Sum
-	exposure := r.predictor().Exposure()
+	exposure := by.Exposure()
 	logits := make([]float32, min(n, logitsAtOnce))
 	for first := 0; first < n; first += len(logits) {
 		count := min(len(logits), n-first)
-		_, err := r.Settings.engine().Scan(ctx, engine.Scan{Pairs: pairsBetween(p.Train, first, first+count),
+		_, err := e.Scan(ctx, engine.Scan{Pairs: pairsBetween(p.Train, first, first+count),
 			Versions: []engine.Predictor{exposure}, Portion: engine.ScanChunk, Visit: func(at engine.Portion) error {
 				copy(logits[at.From:at.To], at.Propensity[0])
 				return nil
@@ -306,24 +304,43 @@ func (d *diagnosis) tally(ctx context.Context) error {
 		for i, s := range logits[:count] {
 			k := first + i
 			w, pi := p.Train.Weight[k], d.add(d.cellOf(k), k, float64(s))
-			if source := p.Train.Source[k]; !sources[source] {
-				sources[source] = true
-				support.Sources++
-			}
+			sources[p.Train.Source[k]] = true
 			weight.Add(w)
 			squares.Add(w * w)
-			if pi < d.floor() {
+			if pi < floor {
 				clipped.Add(w)
 			}
 		}
 	}
+	d.sums.Weight, d.sums.Squares, d.sums.Clipped = weight.Value(), squares.Value(), clipped.Value()
+	for i, occurs := range sources {
+		if occurs {
+			d.sums.Sources = append(d.sums.Sources, p.Nodes.Number(int32(i)))
+		}
+	}
+	return nil
+}
+
+// tally finds what the fit rests on: what all training pairs add up to.
+func (d *diagnosis) tally(ctx context.Context) error {
+	r := d.result
+	if all := r.all; all.whole() {
+		t, err := all.Tally(ctx, r.predictor(), d.floor())
+		if err != nil {
+			return err
+		}
+		d.take(t)
+	} else if err := d.sum(ctx, r.Settings.engine(), r.predictor(), d.floor()); err != nil {
+		return err
+	}
 	slices.SortFunc(d.cells, func(a, b *cellSum) int {
 		return cmp.Or(cmp.Compare(a.source, b.source), cmp.Compare(a.target, b.target))
 	})
-	d.weight = weight.Value()
-	support.Cells = len(d.cells)
-	support.Effective = d.weight * d.weight / squares.Value()
-	support.Clipped = clipped.Value() / d.weight
+	support, sums := &d.found.Support, &d.sums
+	support.Pairs, support.Logged, support.Offered = int(sums.Pairs), int(sums.Logged), int(sums.Offered)
+	support.Sources, support.Cells = len(sums.Sources), len(d.cells)
+	support.Effective = sums.Weight * sums.Weight / sums.Squares
+	support.Clipped = sums.Clipped / sums.Weight
 	for _, c := range d.cells {
 		support.Links += c.links
 		if c.links < thinLinks {
@@ -345,6 +362,13 @@ func (d *diagnosis) cellFinder() func(k int) *cellSum {
 	nodes, train := d.problem.Nodes, d.problem.Train
 	table := make([]*cellSum, min(nodes.FieldCount*nodes.FieldCount, 1<<16)) // the first of them, found faster
 	rest := map[fieldPair]*cellSum{}
+	for _, c := range d.cells { // that are known already
+		if at := int(c.source)*nodes.FieldCount + int(c.target); at < len(table) {
+			table[at] = c
+		} else {
+			rest[c.fieldPair] = c
+		}
+	}
 	return func(k int) *cellSum {
 		pair := fieldPair{nodes.Fields[train.Source[k]], nodes.Fields[train.Target[k]]}
 		at := int(pair.source)*nodes.FieldCount + int(pair.target)
@@ -381,11 +405,11 @@ func (d *diagnosis) add(c *cellSum, k int, s float64) float64 {
 	}
 	if p.Exposure == nil || !isLogged(p.Exposure[k]) {
 		if p.Exposure != nil && p.Exposure[k].IsOffered() {
-			d.found.Support.Offered++
+			d.sums.Offered++
 		}
 		return pi
 	}
-	d.found.Support.Logged++
+	d.sums.Logged++
 	c.loggedWeight += w
 	times := loggedTimes(p.Train, k)
 	c.logged += times
@@ -423,14 +447,9 @@ func (d *diagnosis) examined() sample.Evidence {
 	if n <= d.most {
 		return p.Training()
 	}
-	bound := uint64(float64(d.most) / float64(n) * (1 << 32))
-	chosen := func(k int) bool {
-		h := uint64(uint32(p.Train.Source[k])) + 1
-		h = (h ^ h<<17) * 0xbf58476d1ce4e5b9
-		h = (h ^ h>>27) * 0x94d049bb133111eb
-		return h>>32 < bound
-	}
-	places := sample.Indices(n, chosen)
+	choice := evenChoice(1)
+	choice.Sources = sourcesOf(float64(d.most) / float64(n))
+	places := choice.Places(p)
 	if len(places) < d.most/2 || len(places) > 2*d.most {
 		// a few sources have most pairs: whole ones are too many or too few
 		places = spaced(n, d.most)
@@ -438,11 +457,22 @@ func (d *diagnosis) examined() sample.Evidence {
 	return p.Training().At(places)
 }
 
+// sourcesOf is PairChoice.Sources of a share of them.
+func sourcesOf(share float64) uint64 { return uint64(share * (1 << 32)) }
+
 // measureScale finds how well mean ŷ is known, and what the model itself does not know of R_AP.
 func (d *diagnosis) measureScale(ctx context.Context) error {
-	evidence := d.examined()
+	judge, evidence := d.result.Judge(), sample.Evidence{}
+	if all := d.result.all; all.whole() {
+		var err error
+		if judge, evidence, err = all.examined(ctx, d.result, d.most); err != nil {
+			return err
+		}
+	} else {
+		evidence = d.examined()
+	}
 	d.found.Support.Examined = evidence.Pairs.Len()
-	found, err := d.result.Judge().answer(ctx, question{Evidence: evidence,
+	found, err := judge.answer(ctx, question{Evidence: evidence,
 		estimators: []risk.Estimator{meanLink, {Scheme: risk.AP{}}}})
 	if errors.Is(err, risk.ErrClusters) { // a single source: nothing to compare
 		return nil
@@ -548,7 +578,7 @@ func (d *diagnosis) measureCells(ctx context.Context) error {
 			f.LogitError = d.earlierError(c.fieldPair)
 		}
 		if shown > 0 {
-			f.Relative = ratioOf(f.Propensity*d.weight/shown, variance, v != nil)
+			f.Relative = ratioOf(f.Propensity*d.sums.Weight/shown, variance, v != nil)
 		}
 		d.found.Cells = append(d.found.Cells, f)
 	}
@@ -568,7 +598,7 @@ func (d *diagnosis) measureCells(ctx context.Context) error {
 			}
 			variance = dot(sameSlope, times(v, sameSlope))
 		}
-		r := ratioOf(same/sameWeight/(cross/(d.weight-sameWeight)), variance, v != nil)
+		r := ratioOf(same/sameWeight/(cross/(d.sums.Weight-sameWeight)), variance, v != nil)
 		d.found.Ratio = &r
 	}
 	return nil

@@ -162,7 +162,7 @@ type exposureTerm struct {
 // newTerms prepares terms. The published popularity is log(1 + in-degree) over all training links. It is learned by
 // what earlier sources link to, so that no link explains itself; see crossPopularity. Age is linear, and so a sum of
 // what source and target have: sums over all pairs need no bands of it.
-func (b *bayesian) newTerms(terms []model.Term) ([]exposureTerm, model.Nodes, error) {
+func (b *bayesian) newTerms(ctx context.Context, terms []model.Term) ([]exposureTerm, model.Nodes, error) {
 	p, pairs := b.problem, b.problem.Train
 	if b.whole != nil {
 		p = b.whole.problem // by whose links popularity is known
@@ -175,10 +175,19 @@ func (b *bayesian) newTerms(terms []model.Term) ([]exposureTerm, model.Nodes, er
 		case model.Text:
 			t.prior = textPrior
 		case model.Popularity:
+			if b.result.all.whole() {
+				links, err := b.result.all.InDegrees(ctx, nodes.Numbers)
+				if err != nil {
+					return nil, nodes, err
+				}
+				t.values = popularityBy(nodes, pairs, links.addTo)
+			} else {
+				t.values = crossPopularity(p, p.Train.Linked, pairs)
+			}
 			if nodes.Popularity == nil {
 				nodes.Popularity = model.LogInDegree(nodes.Len(), linkTargets(p))
 			}
-			t.values, t.prior = crossPopularity(p, p.Train.Linked, pairs), popularityPrior
+			t.prior = popularityPrior
 			for _, j := range pairs.Target {
 				t.centre += float64(nodes.Popularity[j]) / float64(pairs.Len())
 			}
@@ -226,7 +235,7 @@ func (b *bayesian) extend(ctx context.Context, terms []model.Term, like *alterna
 	published := b.result
 	own := *published // which checkpoints keep
 	b.result = &own
-	e, err := b.withTerms(terms)
+	e, err := b.withTerms(ctx, terms)
 	if err != nil {
 		return err
 	}
@@ -259,7 +268,7 @@ func (b *bayesian) extend(ctx context.Context, terms []model.Term, like *alterna
 }
 
 // withTerms returns a fit of the same pairs with terms in the exposure, as yet without parameters.
-func (b *bayesian) withTerms(terms []model.Term) (*bayesian, error) {
+func (b *bayesian) withTerms(ctx context.Context, terms []model.Term) (*bayesian, error) {
 	r := *b.result
 	r.Starts, r.Posterior, r.LinkParams, r.PropensityParams = nil, nil, nil, nil
 	if b.whole != nil { // the terms are learned from the part
@@ -267,9 +276,9 @@ func (b *bayesian) withTerms(terms []model.Term) (*bayesian, error) {
 			return w.Kind == "sample"
 		}), risk.Warning{Kind: "sample", Message: fmt.Sprintf(
 			"bayes learned exposure by %s from a random %d of the %d pairs", exposureName(terms),
-			b.problem.Train.Len(), b.whole.problem.Train.Len())})
+			b.problem.Train.Len(), b.whole.count())})
 	}
-	with, nodes, err := b.newTerms(terms)
+	with, nodes, err := b.newTerms(ctx, terms)
 	if err != nil {
 		return nil, err
 	}
@@ -444,15 +453,22 @@ func (d *diagnosis) meanCovariance(ctx context.Context, place map[fieldPair]int)
 	r, post := d.result, d.result.Posterior
 	places := make([][]int32, len(place))
 	step := make([]int, len(place))
-	for _, c := range d.cells {
-		if at, known := place[c.fieldPair]; known {
-			step[at] = 1 + c.pairs/cellPairs
-		}
-	}
 	seen := make([]int, len(place))
 	nodes, train := d.problem.Nodes, d.problem.Train
+	of := func(k int) (at int, known bool) {
+		at, known = place[fieldPair{nodes.Fields[train.Source[k]], nodes.Fields[train.Target[k]]}]
+		return at, known
+	}
 	for k := range train.Len() {
-		at, known := place[fieldPair{nodes.Fields[train.Source[k]], nodes.Fields[train.Target[k]]}]
+		if at, known := of(k); known {
+			step[at]++
+		}
+	}
+	for at, pairs := range step {
+		step[at] = 1 + pairs/cellPairs
+	}
+	for k := range train.Len() {
+		at, known := of(k)
 		if !known {
 			continue
 		}

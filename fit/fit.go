@@ -41,6 +41,7 @@ type Result struct {
 
 	problem      sample.Problem // that it was fitted to
 	earlier      *earlier       // that it was refreshed from; nil where it was trained in full
+	all          *elsewhere     // where its pairs are elsewhere; nil where they are the problem's
 	levels       []float64      // by how much the level of π̂ and then of ŷ was moved, of factors; nil where it was not
 	refuted      []Refutation
 	alternatives []*alternativeFit
@@ -66,11 +67,18 @@ type Start struct {
 // Training then starts from several propensities: the scale of π is weakly identified, and what the
 // starts agree on can be trusted more.
 func Fit(ctx context.Context, p sample.Problem, s Settings) (*Result, error) {
-	return fitFrom(ctx, p, s, nil)
+	return fitFrom(ctx, p, s, beginning{})
+}
+
+// beginning is what a fit begins with besides a problem and settings.
+type beginning struct {
+	earlier *earlier   // where an earlier fit ended; nil to begin anew
+	all     *elsewhere // where the problem's pairs come from; nil where it is all there is
 }
 
 // fitFrom learns from the beginning, or from where an earlier fit ended.
-func fitFrom(ctx context.Context, p sample.Problem, s Settings, from *earlier) (*Result, error) {
+func fitFrom(ctx context.Context, p sample.Problem, s Settings, at beginning) (*Result, error) {
+	from := at.earlier
 	s, err := s.For(p.Nodes).withLog(p.Exposure).WithDefaults()
 	if err != nil {
 		return nil, err
@@ -105,13 +113,14 @@ func fitFrom(ctx context.Context, p sample.Problem, s Settings, from *earlier) (
 	if err != nil {
 		return nil, err
 	}
-	r := &Result{problem: p, Settings: s, Link: link, Propensity: propensity, Warnings: warnings, earlier: from}
+	r := &Result{problem: p, Settings: s, Link: link, Propensity: propensity, Warnings: warnings, earlier: from,
+		all: at.all}
 	if from != nil {
 		if err := from.check(r, m); err != nil {
 			return nil, err
 		}
 	}
-	recorder, doubts, err := newRecorder(p, s, from)
+	recorder, doubts, err := newRecorder(p, s, at)
 	if err != nil {
 		return nil, err
 	}
@@ -665,6 +674,14 @@ func (r *Result) warn() {
 	}
 }
 
+// dataChecksum names what was learned from.
+func (r *Result) dataChecksum() string {
+	if r.all != nil {
+		return r.all.Checksum()
+	}
+	return r.problem.Checksum()
+}
+
 // Model returns what a model file keeps of the result: among its hyperparameters are the settings and the trials of a
 // search. It records what it was fitted to: the problem's checksum, and Problem.Origin if there is one. Only a model
 // with an origin can be opened with its dataset, by package network or by the service.
@@ -682,7 +699,7 @@ func (r *Result) Model() (model.Model, error) {
 		Method: r.Settings.Method, Hyperparameters: settings, Seed: r.Settings.Seed,
 	}
 	if r.problem.Train != nil {
-		m.DataChecksum = r.problem.Checksum()
+		m.DataChecksum = r.dataChecksum()
 	}
 	if r.problem.Origin != nil {
 		if m.Data, err = json.Marshal(r.problem.Origin); err != nil {

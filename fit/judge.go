@@ -266,6 +266,7 @@ func (j *Judge) check(q *question) error {
 type judging struct {
 	*question
 	judge      *Judge
+	nodes      model.Nodes // of which only the numbers are known, by which chance goes
 	replicates []replicate
 	versions   []engine.Predictor // the judge's own; then of every replicate its truth and its fit
 	totals     []float64          // by estimator: what its sums are divided by
@@ -284,8 +285,9 @@ type judged struct {
 }
 
 func newJudging(j *Judge, q *question) *judging {
-	w := &judging{question: q, judge: j, versions: []engine.Predictor{j.Predictor},
-		parts: make([][]judged, engine.ScanChunks(q.Pairs.Len()))}
+	w := &judging{question: q, judge: j, nodes: model.Nodes{Numbers: model.NumbersFor(j.Link)},
+		versions: []engine.Predictor{j.Predictor},
+		parts:    make([][]judged, engine.ScanChunks(q.Pairs.Len()))}
 	var weight risk.Sum
 	for _, x := range q.Pairs.Weight {
 		weight.Add(x)
@@ -452,7 +454,8 @@ func (w *judging) draw(at engine.Portion, b, k int) (out replayed) {
 	if posterior.caseControl {
 		rate = pairs.Rate[place]
 	}
-	past := chance{seed: posterior.seed, replicate: b, source: pairs.Source[place], target: pairs.Target[place]}
+	past := chance{seed: posterior.seed, replicate: b, source: w.nodes.Number(pairs.Source[place]),
+		target: w.nodes.Number(pairs.Target[place])}
 	out.seen = past.outcome(out.y, exposed, rate, w.observation(place).Exposure)
 	out.weight = pairs.Weight[place]
 	switch was := pairs.Linked[place]; {

@@ -165,7 +165,7 @@ func (c *comparison) rank(ctx context.Context, published *Result) error {
 	return nil
 }
 
-// everything is the problem with all pairs.
+// everything is the problem with all pairs, or with those in hand where the others are elsewhere.
 func (c *comparison) everything() sample.Problem {
 	if c.whole != nil {
 		return c.whole.problem

@@ -101,7 +101,7 @@ func (d *diagnosis) testLogs() {
 // nil where that says nothing. Its error has sources as what is independent.
 func (d *diagnosis) loggedPropensity() *MemberValue {
 	p := d.problem
-	if d.found.Support.Logged == 0 {
+	if d.sums.Logged == 0 {
 		return nil
 	}
 	group := func(c *cellSum) int {

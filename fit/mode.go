@@ -23,6 +23,8 @@ type laplace struct {
 	prior    prior
 	method   covarianceMethod
 	fixed    bool // the propensities are known: s stays where it is
+	// the pairs are elsewhere: their engine finds the leverage, by what V is drawn as
+	elsewhere bool
 
 	seen engine.LogLikelihood // of the outcomes; nil until it is needed
 	own  bool                 // this one closes it
@@ -76,12 +78,16 @@ func (l *laplace) close() error {
 
 // setLeverage averages every pair's likelihood from now on over the variance of its logit under V.
 func (l *laplace) setLeverage(ctx context.Context, v covariance) error {
-	leverage, err := v.leverage(ctx, l.design)
-	if err != nil {
+	o := l.outcomes
+	if l.elsewhere {
+		root := v.(*partCovariance).drawn()
+		o.Root = &root
+		return l.observe(o)
+	}
+	var err error
+	if o.Leverage, err = v.leverage(ctx, l.design); err != nil {
 		return err
 	}
-	o := l.outcomes
-	o.Leverage = leverage
 	return l.observe(o)
 }
 

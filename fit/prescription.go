@@ -71,7 +71,7 @@ func (d *diagnosis) prescribe() {
 	if logged.mean() > 0 && shown.mean() > 0 {
 		p := &Prescription{Logged: logged.experiment(set.Propensity.Low), Shown: shown.experiment(set.MeanLink.Low)}
 		for _, e := range []*Experiment{&p.Logged, &p.Shown} {
-			e.Share = float64(e.Pairs) / (logged.mean() * d.weight)
+			e.Share = float64(e.Pairs) / (logged.mean() * d.sums.Weight)
 		}
 		d.found.Prescription = p
 	}

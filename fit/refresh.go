@@ -48,7 +48,7 @@ func Refresh(ctx context.Context, p sample.Problem, from Earlier, s Settings) (*
 	if err := e.read(); err != nil {
 		return nil, err
 	}
-	return fitFrom(ctx, p, settings, e)
+	return fitFrom(ctx, p, settings, beginning{earlier: e})
 }
 
 // SettingsOf returns the settings that a model was trained with. What a search chose is among them, so that nothing is
@@ -221,7 +221,7 @@ func (b *bayesian) refreshFrom(ctx context.Context, e *earlier) error {
 	if len(terms) != len(e.posterior.terms) {
 		return cannotRefresh("the posterior of the model is of other terms of exposure than its parameters")
 	}
-	with, err := b.withTerms(terms)
+	with, err := b.withTerms(ctx, terms)
 	if err != nil {
 		return err
 	}

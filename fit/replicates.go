@@ -413,7 +413,8 @@ func (a *refits) simulate(ctx context.Context, truth []float64, k int) (engine.O
 		o.Exposure = make([]risk.Exposure, len(z))
 	}
 	for i := range z {
-		past := chance{seed: a.seed, replicate: k, source: pairs.Source[i], target: pairs.Target[i]}
+		past := chance{seed: a.seed, replicate: k, source: a.problem.Nodes.Number(pairs.Source[i]),
+			target: a.problem.Nodes.Number(pairs.Target[i])}
 		y, _ := kern.Sigmoid64(float64(z[i]))
 		rate, as := 1., risk.Unlogged
 		if a.caseControl {

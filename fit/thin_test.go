@@ -19,9 +19,11 @@ func TestChancesOfPairsAreApart(t *testing.T) {
 			p.Source, p.Target = append(p.Source, i), append(p.Target, j)
 		}
 	}
+	problem := sample.Problem{Train: p}
 	chances := map[string]func(k int) float64{
-		"learned from":  func(k int) float64 { return pairChance(p, k, seed, learnedFrom) },
-		"compared with": func(k int) float64 { return pairChance(p, k, seed, comparedWith) },
+		"learned from":  func(k int) float64 { return pairChance(problem, k, seed, learnedFrom) },
+		"compared with": func(k int) float64 { return pairChance(problem, k, seed, comparedWith) },
+		"halved":        func(k int) float64 { return pairChance(problem, k, seed, halved) },
 		"held out": func(k int) float64 {
 			return sample.Uniform(seed, uint64(uint32(p.Source[k])), uint64(uint32(p.Target[k])))
 		},

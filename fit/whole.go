@@ -11,7 +11,6 @@ import (
 	"gonum.org/v1/gonum/blas/blas64"
 
 	"unseen/engine"
-	"unseen/model"
 	"unseen/sample"
 )
 
@@ -45,7 +44,7 @@ const afar = 30.
 // is left of each error L⁻ᵀ·L₁ᵀ times, for V = L⁻ᵀL⁻¹.
 type whole struct {
 	*bayesian
-	problem sample.Problem // all pairs
+	problem sample.Problem // all pairs, or those of the part where the others are elsewhere
 	laplace laplace        // over them
 
 	begun        bool
@@ -152,51 +151,68 @@ func (w *whole) learnPrior(v *partCovariance) (float64, error) {
 
 // prepare makes the likelihood of all pairs ready, and chooses those that their information is found from.
 func (w *whole) prepare(ctx context.Context) error {
-	part, s, p := w.bayesian.laplace, w.result.Settings, w.problem
-	number := make([]int32, w.result.Propensity.Size())
-	for c, at := range w.cells {
-		number[at] = int32(c)
-	}
-	field := w.result.Propensity.(*model.FieldMatrix)
-	stream := func(pairs sample.Evidence) (engine.Design, error) {
-		return w.design(ctx, engine.DesignPairs{Pairs: pairs.Pairs, Cells: part.cells, Unit: part.design.Unit(),
-			Streamed: true, CellOf: func(source, target int32) int32 { return number[field.Cell(source, target)] }})
-	}
-	design, err := stream(p.Training())
+	part, s := w.bayesian.laplace, w.result.Settings
+	of := PairDesign{Cells: w.cells, Unit: part.design.Unit(), CaseControl: !s.evenly()}
+	design, outcomes, _, err := w.over(ctx, of)
 	if err != nil {
 		return err
 	}
 	method := byPart{seed: s.Seed}
 	most := cmp.Or(s.mostPairs, max(informationProducts/(part.d+1)/(part.d+1), informationPairs))
-	if p.Train.Len() > most {
-		chosen := thin(p, most, s.Seed, false)
-		places := map[stratum][]int32{}
-		for i, k := range chosen.places {
-			at := stratum{pairKind(p, int(k)), i % 2}
-			places[at] = append(places[at], k)
-		}
-		for at, k := range places {
-			evidence := p.Training().At(k)
-			design, err := stream(evidence)
-			if err != nil {
-				return err
+	if kinds := w.kinds(); kinds[0]+kinds[1]+kinds[2] > int64(most) {
+		share := sharesOf(kinds, most, false)
+		for kind, pairs := range kinds {
+			for half := range 2 {
+				at := stratumPairs{PairStratum: PairStratum{kind, half}, times: 1 / share[kind]}
+				if pairs == 0 {
+					continue
+				}
+				of.Choice = &PairChoice{Seed: s.Seed, Share: share, Stratum: &at.PairStratum}
+				if at.design, at.outcomes, at.places, err = w.over(ctx, of); err != nil {
+					return err
+				}
+				method.strata = append(method.strata, at)
 			}
-			method.strata = append(method.strata, stratumPairs{at, k, 1 / chosen.share[at.kind], design, evidence})
 		}
-		slices.SortFunc(method.strata, func(a, b stratumPairs) int {
-			return cmp.Or(cmp.Compare(a.kind, b.kind), cmp.Compare(a.half, b.half))
-		})
 	}
-	w.laplace = laplace{design: design, outcomes: engine.Outcomes{Linked: p.Train.Linked, Exposure: p.Exposure},
-		d: part.d, cells: part.cells, prior: part.prior, method: method}
+	w.laplace = laplace{design: design, outcomes: outcomes, d: part.d, cells: part.cells, prior: part.prior,
+		method: method, elsewhere: w.result.all.whole()}
 	w.theta, w.prior = slices.Clone(w.bayesian.theta), part.prior
 	return nil
+}
+
+// over makes a design over all pairs, or some of them.
+func (w *whole) over(ctx context.Context, d PairDesign) (engine.Design, engine.Outcomes, []int32, error) {
+	if all := w.result.all; all.whole() {
+		design, err := all.Design(ctx, d)
+		return design, engine.Outcomes{}, nil, err
+	}
+	return d.Over(ctx, w.result.Settings.engine(), w.problem)
+}
+
+// kinds returns how many pairs there are of each kind.
+func (w *whole) kinds() (count [3]int64) {
+	if all := w.result.all; all.whole() {
+		return all.survey.Kinds
+	}
+	for k := range w.problem.Train.Linked {
+		count[pairKind(w.problem, k)]++
+	}
+	return count
+}
+
+// count returns how many pairs there are.
+func (w *whole) count() int64 {
+	if all := w.result.all; all.whole() {
+		return all.survey.count()
+	}
+	return int64(w.problem.Train.Len())
 }
 
 // report counts a pass over all pairs.
 func (w *whole) report(value float64) {
 	const usual = 12 // passes
-	pairs := w.problem.Train.Len()
+	pairs := int(w.count())
 	w.passes++
 	w.value = cmp.Or(value, w.value)
 	w.meter.add(pairs, true, func() round {
@@ -225,7 +241,7 @@ func (w *whole) publish(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	first.Objective = w.value / float64(w.problem.Train.Len())
+	first.Objective = w.value / float64(w.count())
 	if r.earlier != nil { // the part was not learned from
 		r.Starts = []Start{{Propensity: r.Settings.firstStart()}}
 	}
@@ -369,16 +385,13 @@ func (w *whole) restore(c *checkpoint) {
 	w.round, w.ended = c.number("whole.round", math.MaxInt32), c.truth("whole.ended")
 }
 
-// stratum is pairs that had the same chance to be chosen: a kind of pairs, and one of two halves of those.
-type stratum struct{ kind, half int }
-
-// stratumPairs is the pairs of a stratum.
+// stratumPairs is the pairs of a stratum, which had the same chance to be chosen.
 type stratumPairs struct {
-	stratum
-	places   []int32 // among all pairs
+	PairStratum
+	places   []int32 // among all pairs, where these are in memory
 	times    float64 // how many pairs each stands for
 	design   engine.Design
-	evidence sample.Evidence
+	outcomes engine.Outcomes
 }
 
 // byPart finds V from the information of a part of the pairs; of all where there are no strata.
@@ -433,7 +446,7 @@ func (m byPart) information(ctx context.Context, l *laplace, theta []float64) ([
 		if err != nil {
 			return nil, err
 		}
-		sign := s.times * float64(1-2*s.half)
+		sign := s.times * float64(1-2*s.Half)
 		for i, x := range information {
 			sum[i] += s.times * x
 			difference[i] += sign * x
@@ -452,8 +465,8 @@ func (m byPart) information(ctx context.Context, l *laplace, theta []float64) ([
 
 // information returns that of the stratum's pairs.
 func (s stratumPairs) information(ctx context.Context, l *laplace, theta []float64) ([]float64, error) {
-	o := engine.Outcomes{Linked: s.evidence.Pairs.Linked, Exposure: s.evidence.Exposure}
-	if l.outcomes.Leverage != nil {
+	o := s.outcomes
+	if o.Root = l.outcomes.Root; l.outcomes.Leverage != nil {
 		o.Leverage = sample.Column(l.outcomes.Leverage, s.places)
 	}
 	seen, err := s.design.Observe(ctx, o)
@@ -471,6 +484,11 @@ func (m byPart) restore(c *checkpoint, name string, l *laplace) covariance {
 // leverage is the mean square of a few draws: of many pairs the leverage is small, and what matters is its sum, which a
 // few draws in many dimensions know to a share of √(2/(draws·dimensions)).
 func (v *partCovariance) leverage(ctx context.Context, design engine.Design) ([]float32, error) {
+	return design.Leverage(ctx, v.drawn())
+}
+
+// drawn returns those draws.
+func (v *partCovariance) drawn() engine.Root {
 	weights := v.weights()
 	count := max(8, min(64, 4096/weights.d))
 	u := weights.weightFactor()
@@ -485,5 +503,5 @@ func (v *partCovariance) leverage(ctx context.Context, design engine.Design) ([]
 		blas64.Trmv(blas.Trans, u, blas64.Vector{N: u.N, Inc: 1, Data: e})
 		root.Rows[i] = float32s(e)
 	}
-	return design.Leverage(ctx, root)
+	return root
 }

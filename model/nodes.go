@@ -20,6 +20,16 @@ type Nodes struct {
 	FieldNames []string    // by index, to compare with those of a file; nil: not compared
 	Sources    []int32     // who can link, ascending; nil means all
 	Targets    []int32     // who can be linked to, ascending; nil means all
+	Numbers    []int32     // of each node in the network that these are a part of; nil: these are all
+}
+
+// Number returns which node of the network a node is: chance goes by that, so that a part of a network has the same
+// luck as the whole.
+func (n *Nodes) Number(i int32) int32 {
+	if n.Numbers == nil {
+		return i
+	}
+	return n.Numbers[i]
 }
 
 // NodesOf returns a graph's nodes, without popularity and age.
@@ -70,6 +80,14 @@ func MadeFor(m PairModel) int {
 		return own.madeFor().Len()
 	}
 	return 0
+}
+
+// NumbersFor returns the Numbers of the nodes that a model of this package was made for.
+func NumbersFor(m PairModel) []int32 {
+	if own, ok := m.(savedModel); ok {
+		return own.madeFor().Numbers
+	}
+	return nil
 }
 
 // LogInDegree returns the popularity of every node: log(1 + how often it is among the targets). Give

@@ -25,7 +25,11 @@
 // shards, and the visitor sees on the driver what comes back. By it fit.Judge has intervals over held-out pairs of a
 // graph whose vectors no machine can hold.
 //
-// Minibatch and Design, which Adam and the method bayes need, are refused with engine.ErrUnsupported.
+// Population is the training pairs of the shards for the method bayes:
+//
+//	result, err := fit.FitPopulation(ctx, cluster.Population(0), fit.Settings{Seed: 1})
+//
+// Minibatch, which Adam needs, is refused with engine.ErrUnsupported.
 //
 // # What goes wrong
 //

@@ -77,7 +77,7 @@ func (*allPairsFn) ProcessElement(ctx context.Context, element, shared []byte, e
 	if err != nil {
 		return mark(err)
 	}
-	emit(t.Number/fan, sum.encode())
+	emit(t.Number/p.fan(), sum.encode())
 	return nil
 }
 
@@ -155,18 +155,13 @@ type HeldMeans struct {
 func (e *Cluster) Judge(ctx context.Context, by engine.Predictor) (HeldMeans, error) {
 	m := e.Manifest
 	if len(m.Test) == 0 {
-		return HeldMeans{}, fmt.Errorf("%w: the shards of %s hold no pairs to judge by; import with a split",
-			fit.ErrData, e.Shards.Root)
-	}
-	tasks := make([]task, len(m.Test))
-	for k := range tasks {
-		tasks[k].Shard = &m.Test[k]
+		return HeldMeans{}, e.noneHeld()
 	}
 	p, err := e.judged(by, "held")
 	if err != nil {
 		return HeldMeans{}, err
 	}
-	sum, err := e.sum(ctx, "held-out", p, tasks, &heldFn{})
+	sum, err := e.sum(ctx, "held-out", p, tasksOf(m.Test), &heldFn{})
 	if err != nil {
 		return HeldMeans{}, err
 	}
@@ -198,12 +193,12 @@ func (*heldFn) ProcessElement(ctx context.Context, element, shared []byte, emit 
 	if err != nil {
 		return mark(err)
 	}
-	emit(t.Number/fan, sum.encode())
+	emit(t.Number/p.fan(), sum.encode())
 	return nil
 }
 
 func (p *plan) held(ctx context.Context, t *task) (numbered, error) {
-	part, err := p.shards().Load(ctx, p.Layout, *t.Shard)
+	part, err := p.shards().Load(ctx, p.Layout, *t.Shard, nil)
 	if err != nil {
 		return numbered{}, err
 	}

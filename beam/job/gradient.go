@@ -53,13 +53,9 @@ func (e *Cluster) Gradient(ctx context.Context, o *engine.Objective, params []fl
 		return engine.Parts{}, err
 	}
 	e.evaluations++
-	tasks := make([]task, len(e.Manifest.Train))
-	for k := range tasks {
-		tasks[k].Shard = &e.Manifest.Train[k]
-	}
 	p := e.plan("gradient")
 	p.Settings, p.Extent, p.Params, p.Gradient = e.Settings, e.Manifest.Extent, packed(params), grad != nil
-	sum, err := e.sum(ctx, "gradient", p, tasks, &gradientFn{})
+	sum, err := e.sum(ctx, "gradient", p, tasksOf(e.Manifest.Train), &gradientFn{})
 	if err != nil {
 		return engine.Parts{}, err
 	}
@@ -120,7 +116,13 @@ func (e *Cluster) sum(ctx context.Context, name string, p *plan, tasks []task, f
 	}
 	side := beam.SideInput{Input: shared}
 	partial := beam.ParDo(s.Scope(name), fn, dealt, side)
-	groups := beam.ParDo(s.Scope("groups"), &sumFn{}, beam.GroupByKey(s, partial))
+	groups := partial
+	for left := len(tasks); ; {
+		groups = beam.ParDo(s.Scope("groups"), &sumFn{Fan: p.fan()}, beam.GroupByKey(s, groups))
+		if left = (left + p.fan() - 1) / p.fan(); left <= p.fan() {
+			break
+		}
+	}
 	beam.ParDo0(s.Scope("keep"), &keepFn{}, beam.GroupByKey(s, groups), side)
 	if err := e.Runner.run(ctx, name, pipeline); err != nil {
 		e.Work.Remove(context.WithoutCancel(ctx), p.Name)
@@ -129,8 +131,19 @@ func (e *Cluster) sum(ctx context.Context, name string, p *plan, tasks []task, f
 	return result(ctx, e.Work, p.Name)
 }
 
-// fan is how many sums are added by one worker before those of all are: two levels, each in the order of the tasks.
-const fan = 64
+// mostFan is how many sums are added at a time: a tree, at every level in the order of the tasks.
+const mostFan = 64
+
+// fanFor returns how many sums of so many numbers are: what is added at a time must fit into a worker's memory.
+func fanFor(values int) int { return max(4, min(mostFan, (32<<20)/(8*values))) }
+
+// fan returns how many sums of a plan are added at a time.
+func (p *plan) fan() int {
+	if p.Fan > 0 {
+		return p.Fan
+	}
+	return mostFan
+}
 
 // gradientFn sums a shard.
 type gradientFn struct{}
@@ -145,12 +158,12 @@ func (*gradientFn) ProcessElement(ctx context.Context, element, shared []byte, e
 	if err != nil {
 		return mark(err)
 	}
-	emit(t.Number/fan, sum.encode())
+	emit(t.Number/p.fan(), sum.encode())
 	return nil
 }
 
 func (p *plan) gradient(ctx context.Context, t *task) (numbered, error) {
-	part, err := p.shards().Load(ctx, p.Layout, *t.Shard)
+	part, err := p.shards().Load(ctx, p.Layout, *t.Shard, nil)
 	if err != nil {
 		return numbered{}, err
 	}
@@ -172,16 +185,18 @@ func (p *plan) gradient(ctx context.Context, t *task) (numbered, error) {
 }
 
 // sumFn adds the sums of some tasks in their order.
-type sumFn struct{}
+type sumFn struct {
+	Fan int // how many of these sums are added next
+}
 
-// ProcessElement emits the sum under one key for all.
-func (*sumFn) ProcessElement(key int, sums func(*[]byte) bool, emit func(int, []byte)) error {
+// ProcessElement emits the sum under the key of those that it is added to.
+func (f *sumFn) ProcessElement(key int, sums func(*[]byte) bool, emit func(int, []byte)) error {
 	total, err := add(sums)
 	if err != nil {
 		return mark(err)
 	}
 	total.Number = key
-	emit(0, total.encode())
+	emit(key/f.Fan, total.encode())
 	return nil
 }
 

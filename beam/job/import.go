@@ -659,7 +659,9 @@ func (p *plan) link(ctx context.Context, block int, batches func(*[]byte) bool) 
 		}
 	}
 	if out.Table, err = location.Write(ctx, fmt.Sprintf("nodes-%05d.parquet", block),
-		func(w io.Writer) error { return shards.WriteNodes(w, ids, fields) }); err != nil {
+		func(w io.Writer) error {
+			return shards.WriteNodes(w, shards.NodeTable{IDs: ids, Fields: fields})
+		}); err != nil {
 		return nil, err
 	}
 	first := int32(p.Layout.Blocks[block].First)

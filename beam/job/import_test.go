@@ -145,15 +145,15 @@ func (one *importedShards) checkNodes(t *testing.T, encoder *encode.LSA, docs en
 	}
 	for _, b := range one.m.Blocks {
 		own := must(one.location.IDs(t.Context(), b))(t)
-		vectors, fields, err := one.location.OpenBlock(t.Context(), one.m.Layout(), b)
+		vectors, table, err := one.location.OpenBlock(t.Context(), one.m.Layout(), b)
 		if err != nil {
 			t.Fatal(err)
 		}
 		row := make([]float32, one.m.Dim)
 		for k, id := range own {
 			i, ok := one.g.Index(id)
-			if !ok || one.g.FieldName(one.g.Field(i)) != one.m.Fields[fields[k]] {
-				t.Fatalf("%s has the field %q", id, one.m.Fields[fields[k]])
+			if !ok || one.g.FieldName(one.g.Field(i)) != one.m.Fields[table.Fields[k]] {
+				t.Fatalf("%s has the field %q", id, one.m.Fields[table.Fields[k]])
 			}
 			want, _ := encoder.Encode(docs[i])
 			if vectors.Load(row, int32(k)); !slices.Equal(row, want) {

@@ -40,6 +40,10 @@ type plan struct {
 	Linked bool `json:"linked,omitempty"`
 
 	Scan *scanPlan `json:"scan,omitempty"`
+
+	Piece      *piecePlan      `json:"piece,omitempty"`
+	Likelihood *likelihoodPlan `json:"likelihood,omitempty"`
+	Fan        int             `json:"fan,omitempty"` // how many sums are added at a time; 0 means mostFan
 }
 
 func (p *plan) encode() ([]byte, error) {

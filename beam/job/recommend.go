@@ -183,11 +183,11 @@ func (p *plan) lists(ctx context.Context, t *task) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		vectors, fields, err := location.OpenBlock(ctx, p.Layout, block)
+		vectors, table, err := location.OpenBlock(ctx, p.Layout, block)
 		if err != nil {
 			return err
 		}
-		found, err := recommend.Block{First: int32(block.First), Vectors: vectors, Fields: fields,
+		found, err := recommend.Block{First: int32(block.First), Vectors: vectors, Fields: table.Fields,
 			FieldCount: len(p.Layout.Fields), Engine: engine.CPU{Threads: p.Threads}, Targets: p.targets(block),
 		}.Top(ctx, link, predictor.LinkParams, sources, p.K)
 		vectors.Close()

@@ -336,9 +336,7 @@ func TestRefusals(t *testing.T) {
 	ctx := context.Background()
 	s := newSetup(t, 300, 8)
 	cluster, _ := s.cut(t, shards.CutSettings{})
-	settings := fit.Settings{Engine: cluster, Method: "bayes"}
-	_, bayes := fit.Fit(ctx, s.Problem, settings)
-	settings.Method, settings.Optimiser = "mle", "adam"
+	settings := fit.Settings{Engine: cluster, Method: "mle", Optimiser: "adam"}
 	_, adam := fit.Fit(ctx, s.Problem, settings)
 	judge := must(fit.Fit(ctx, s.Problem, settingsFor("mle")))(t).Judge()
 	_, part := cluster.AllPairs(ctx, nil, judge.Predictor, graph.Universe{Sources: []int32{1}}, 0)
@@ -346,7 +344,6 @@ func TestRefusals(t *testing.T) {
 		err   error
 		words string
 	}{
-		"bayes":          {bayes, "the method bayes; use mle, rw, pu or ap, or fit a sample on one machine"},
 		"adam":           {adam, "training by minibatches; use the optimiser lbfgs"},
 		"some all pairs": {part, "sums over a part of all pairs; sum over all, or open the dataset and use engine.CPU"},
 	} {

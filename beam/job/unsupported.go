@@ -17,8 +17,7 @@ func (e *Cluster) Alternate(*engine.Objective) (engine.Alternation, error) {
 	return nil, fmt.Errorf("%w on a cluster: training side by side; use the optimiser lbfgs", engine.ErrUnsupported)
 }
 
-// Design is refused: the posterior needs its pairs in one memory as yet.
-func (e *Cluster) Design(context.Context, engine.DesignPairs) (engine.Design, error) {
-	return nil, fmt.Errorf("%w on a cluster: the method bayes; use mle, rw, pu or ap, or fit a sample on one machine",
-		engine.ErrUnsupported)
+// Design implements engine.Engine on the driver, which has the pairs in its memory. Population has those of the shards.
+func (e *Cluster) Design(ctx context.Context, p engine.DesignPairs) (engine.Design, error) {
+	return engine.CPU{Threads: e.Runner.Threads}.Design(ctx, p)
 }

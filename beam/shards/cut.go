@@ -52,9 +52,10 @@ func Cut(ctx context.Context, to Location, prepared *sample.Prepared, s CutSetti
 	if m, err = describe(prepared); err != nil {
 		return nil, err
 	}
+	table := NodeTable{Popularity: popularityOf(p), Age: p.Nodes.Age}
 	for first := 0; first < g.Len(); first += s.Nodes {
 		b := NodeBlock{First: first, Nodes: min(s.Nodes, g.Len()-first)}
-		if err := b.write(ctx, work, g, len(m.Blocks)); err != nil {
+		if err := b.write(ctx, work, g, table, len(m.Blocks)); err != nil {
 			return nil, err
 		}
 		m.Blocks = append(m.Blocks, b)
@@ -81,6 +82,20 @@ func Cut(ctx context.Context, to Location, prepared *sample.Prepared, s CutSetti
 	return m, m.Publish(ctx, work, to)
 }
 
+// popularityOf is that of every node, by the training links.
+func popularityOf(p sample.Problem) []float32 {
+	if p.Nodes.Popularity != nil {
+		return p.Nodes.Popularity
+	}
+	var targets []int32
+	for k, linked := range p.Train.Linked {
+		if linked {
+			targets = append(targets, p.Train.Target[k])
+		}
+	}
+	return model.LogInDegree(p.Nodes.Len(), targets)
+}
+
 // describe is a manifest without files.
 func describe(prepared *sample.Prepared) (*Manifest, error) {
 	g, p := prepared.Graph, prepared.Problem
@@ -90,8 +105,11 @@ func describe(prepared *sample.Prepared) (*Manifest, error) {
 	}
 	m := &Manifest{
 		Format: Format, Version: Version, Nodes: g.Len(), Links: int64(g.LinkCount()), Dim: g.Vectors().Dim(),
-		Roles:  rolesOf(g),
+		Roles: rolesOf(g), Columns: []string{PopularityColumn}, Echo: p.Echo, Rates: p.Rates != nil,
 		Extent: fit.Extent{Pairs: int64(p.Train.Len()), MeanSquare: fit.MeanSquare(link, p.Train)},
+	}
+	if p.Nodes.Age != nil {
+		m.Columns = append(m.Columns, AgeColumn)
 	}
 	if p.Origin != nil {
 		m.Data = *p.Origin
@@ -111,17 +129,22 @@ func describe(prepared *sample.Prepared) (*Manifest, error) {
 }
 
 // write writes the files of a block of nodes.
-func (b *NodeBlock) write(ctx context.Context, work Location, g *graph.Graph, number int) error {
+func (b *NodeBlock) write(ctx context.Context, work Location, g *graph.Graph, all NodeTable, number int) error {
 	err := ctx.Err()
 	if err != nil {
 		return err
 	}
-	ids := make([]string, b.Nodes)
-	for k := range ids {
-		ids[k] = g.ID(int32(b.First + k))
+	end := b.First + b.Nodes
+	t := NodeTable{IDs: make([]string, b.Nodes), Fields: g.Fields()[b.First:end],
+		Popularity: all.Popularity[b.First:end]}
+	for k := range t.IDs {
+		t.IDs[k] = g.ID(int32(b.First + k))
+	}
+	if all.Age != nil {
+		t.Age = all.Age[b.First:end]
 	}
 	if b.Table, err = work.Write(ctx, fmt.Sprintf("nodes-%05d.parquet", number), func(w io.Writer) error {
-		return WriteNodes(w, ids, g.Fields()[b.First:b.First+b.Nodes])
+		return WriteNodes(w, t)
 	}); err != nil {
 		return err
 	}

@@ -77,7 +77,18 @@ type Manifest struct {
 	Extent     fit.Extent    `json:"extent"`          // of the training pairs
 	Data       sample.Origin `json:"data"`            // which data they are and how they were drawn
 	Roles      []RoleRun     `json:"roles,omitempty"` // nil: every node is source and target
+	// Columns are what the tables of nodes have besides ids and fields: PopularityColumn, AgeColumn.
+	Columns []string `json:"columns,omitempty"`
+	Echo    float64  `json:"echo,omitempty"` // of sample.Problem
+	// Rates says that some pairs are known by clicks, the rates of which were learned.
+	Rates bool `json:"rates,omitempty"`
 }
+
+// What the tables of nodes may have; see model.Nodes.
+const (
+	PopularityColumn = "popularity"
+	AgeColumn        = "age"
+)
 
 // RoleRun is nodes in a row that have one role, up to the next run.
 type RoleRun struct {
@@ -139,8 +150,9 @@ func (m *Manifest) Shape() (model.Nodes, error) {
 	if err != nil {
 		return model.Nodes{}, fmt.Errorf("%w: vectors of dimension %d", ErrDamaged, m.Dim)
 	}
-	return model.Nodes{Vectors: vectors, Fields: make([]uint16, 1), FieldCount: len(m.Fields), FieldNames: m.Fields},
-		nil
+	n := model.Nodes{Vectors: vectors, Fields: make([]uint16, 1), FieldCount: len(m.Fields), FieldNames: m.Fields}
+	m.Layout().Fill(&n)
+	return n, nil
 }
 
 // Manifest reads shards.json.

@@ -7,14 +7,17 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"sort"
 
 	"github.com/parquet-go/parquet-go"
 
+	"unseen/fit"
 	"unseen/graph"
 	"unseen/internal/columnar"
 	"unseen/model"
 	"unseen/risk"
+	"unseen/sample"
 )
 
 // row is a pair as Parquet has it. Sources ascend, so that their differences take no room; weights have few values.
@@ -29,8 +32,10 @@ type row struct {
 
 // nodeRow is a node.
 type nodeRow struct {
-	ID    string `parquet:"id"`
-	Field int32  `parquet:"field,dict"`
+	ID         string  `parquet:"id"`
+	Field      int32   `parquet:"field,dict"`
+	Popularity float32 `parquet:"popularity"`
+	Age        float32 `parquet:"age"`
 }
 
 // WritePairs writes pairs as Parquet; exposure may be nil.
@@ -52,12 +57,27 @@ func WritePairs(w io.Writer, p *graph.Pairs, exposure []risk.Exposure) error {
 	return out.Close()
 }
 
-// WriteNodes writes ids and fields as Parquet.
-func WriteNodes(w io.Writer, ids []string, fields []uint16) error {
+// NodeTable is what a table says of nodes. Manifest.Columns names what is known besides ids and fields.
+type NodeTable struct {
+	IDs        []string
+	Fields     []uint16
+	Popularity []float32 // as model.Nodes has it; nil where it is not known
+	Age        []float32
+}
+
+// WriteNodes writes nodes as Parquet.
+func WriteNodes(w io.Writer, t NodeTable) error {
 	out := parquet.NewGenericWriter[nodeRow](w)
 	rows := make([]nodeRow, 0, 4096)
-	for k, id := range ids {
-		if rows = append(rows, nodeRow{id, int32(fields[k])}); len(rows) == cap(rows) || k == len(ids)-1 {
+	for k, id := range t.IDs {
+		r := nodeRow{ID: id, Field: int32(t.Fields[k])}
+		if t.Popularity != nil {
+			r.Popularity = t.Popularity[k]
+		}
+		if t.Age != nil {
+			r.Age = t.Age[k]
+		}
+		if rows = append(rows, r); len(rows) == cap(rows) || k == len(t.IDs)-1 {
 			if _, err := out.Write(rows); err != nil {
 				return err
 			}
@@ -113,28 +133,39 @@ func (s Location) Pairs(ctx context.Context, shard Shard) (p *graph.Pairs, expos
 	return p, exposure, nil
 }
 
-// Fields reads the fields of a block's nodes.
-func (s Location) Fields(ctx context.Context, b NodeBlock, count int) (fields []uint16, err error) {
+// Table reads what is known of a block's nodes besides their ids.
+func (s Location) Table(ctx context.Context, l *NodeLayout, b NodeBlock) (out NodeTable, err error) {
 	t, err := s.open(ctx, b.Table)
 	if err != nil {
-		return nil, err
+		return out, err
 	}
 	defer t.catch(&err)
 	numbers, err := column(t, "field", int32s)
 	if err != nil {
-		return nil, err
+		return out, err
 	}
 	if len(numbers) != b.Nodes {
-		return nil, t.broken("has %d nodes and should have %d", len(numbers), b.Nodes)
+		return out, t.broken("has %d nodes and should have %d", len(numbers), b.Nodes)
 	}
-	fields = make([]uint16, len(numbers))
+	out.Fields = make([]uint16, len(numbers))
 	for k, f := range numbers {
-		if f < 0 || int(f) >= count {
-			return nil, t.broken("node %d has field %d of %d", k, f, count)
+		if f < 0 || int(f) >= len(l.Fields) {
+			return out, t.broken("node %d has field %d of %d", k, f, len(l.Fields))
 		}
-		fields[k] = uint16(f)
+		out.Fields[k] = uint16(f)
 	}
-	return fields, nil
+	for name, to := range map[string]*[]float32{PopularityColumn: &out.Popularity, AgeColumn: &out.Age} {
+		if !slices.Contains(l.Columns, name) {
+			continue
+		}
+		if *to, err = column(t, name, floats); err != nil {
+			return out, err
+		}
+		if len(*to) != b.Nodes {
+			return out, t.broken("has a column %s of %d nodes and should have %d", name, len(*to), b.Nodes)
+		}
+	}
+	return out, nil
 }
 
 // IDs reads the ids of a block's nodes.
@@ -234,6 +265,11 @@ func int32s(to []int32, page parquet.Page) ([]int32, error) {
 	return append(to, data.Int32()...), nil
 }
 
+func floats(to []float32, page parquet.Page) ([]float32, error) {
+	data := page.Data()
+	return append(to, data.Float()...), nil
+}
+
 func doubles(to []float64, page parquet.Page) ([]float64, error) {
 	data := page.Data()
 	if dictionary := page.Dictionary(); dictionary != nil {
@@ -275,12 +311,17 @@ type Part struct {
 // Close gives the vectors' memory back.
 func (p *Part) Close() { p.Nodes.Vectors.Close() }
 
-// Load reads a shard and the vectors and fields of its nodes. Memory is that of the pairs and of the rows they name, as
-// float32 numbers.
-func (s Location) Load(ctx context.Context, m *NodeLayout, shard Shard) (*Part, error) {
+// Load reads a shard, or those of its pairs that are chosen, and the vectors and fields of their nodes. Memory is that
+// of the pairs and of the rows they name, as float32 numbers.
+func (s Location) Load(ctx context.Context, m *NodeLayout, shard Shard, choice *fit.PairChoice) (*Part, error) {
 	pairs, exposure, err := s.Pairs(ctx, shard)
 	if err != nil {
 		return nil, err
+	}
+	if choice != nil { // by the numbers of their nodes, which are not yet places
+		p := sample.Problem{Train: pairs, Exposure: exposure}
+		some := p.Training().At(choice.Places(p))
+		pairs, exposure = some.Pairs, some.Exposure
 	}
 	part := &Part{Pairs: pairs, Exposure: exposure}
 	var numbers []int32 // of the nodes that are named
@@ -320,18 +361,24 @@ func (s Location) Load(ctx context.Context, m *NodeLayout, shard Shard) (*Part, 
 	return part, err
 }
 
+// Problem returns the pairs as what is learned from.
+func (p *Part) Problem() sample.Problem {
+	return sample.Problem{Nodes: p.Nodes, Train: p.Pairs, Exposure: p.Exposure}
+}
+
 // NodeLayout is what workers know of a manifest: the nodes.
 type NodeLayout struct {
-	Nodes  int         `json:"nodes"`
-	Dim    int         `json:"dim"`
-	Fields []string    `json:"fields"`
-	Blocks []NodeBlock `json:"blocks"`
-	Roles  []RoleRun   `json:"roles,omitempty"`
+	Nodes   int         `json:"nodes"`
+	Dim     int         `json:"dim"`
+	Fields  []string    `json:"fields"`
+	Blocks  []NodeBlock `json:"blocks"`
+	Roles   []RoleRun   `json:"roles,omitempty"`
+	Columns []string    `json:"columns,omitempty"`
 }
 
 // Layout returns what workers need to know of the shards.
 func (m *Manifest) Layout() *NodeLayout {
-	return &NodeLayout{m.Nodes, m.Dim, m.Fields, m.Blocks, m.Roles}
+	return &NodeLayout{m.Nodes, m.Dim, m.Fields, m.Blocks, m.Roles, m.Columns}
 }
 
 // Role returns which end of a link a node can be.
@@ -360,7 +407,8 @@ func (s Location) Gather(ctx context.Context, l *NodeLayout, numbers []int32) (m
 		return model.Nodes{}, fmt.Errorf("%w: %d vectors of dimension %d: %w", ErrDamaged, len(numbers), l.Dim, err)
 	}
 	nodes := model.Nodes{Vectors: vectors, Fields: make([]uint16, max(len(numbers), 1)), FieldCount: len(l.Fields),
-		FieldNames: l.Fields}
+		FieldNames: l.Fields, Numbers: numbers}
+	l.Fill(&nodes)
 	byBlock := make([][]int32, len(l.Blocks)) // places
 	for place, i := range numbers {
 		b := l.Block(i)
@@ -372,7 +420,7 @@ func (s Location) Gather(ctx context.Context, l *NodeLayout, numbers []int32) (m
 			continue
 		}
 		block := l.Blocks[b]
-		from, fields, err := s.OpenBlock(ctx, l, block)
+		from, table, err := s.OpenBlock(ctx, l, block)
 		if err != nil {
 			vectors.Close()
 			return model.Nodes{}, err
@@ -385,7 +433,13 @@ func (s Location) Gather(ctx context.Context, l *NodeLayout, numbers []int32) (m
 					at, err)
 				break
 			}
-			nodes.Fields[place] = fields[at]
+			nodes.Fields[place] = table.Fields[at]
+			if nodes.Popularity != nil {
+				nodes.Popularity[place] = table.Popularity[at]
+			}
+			if nodes.Age != nil {
+				nodes.Age[place] = table.Age[at]
+			}
 		}
 		from.Close()
 		if err != nil {
@@ -396,21 +450,31 @@ func (s Location) Gather(ctx context.Context, l *NodeLayout, numbers []int32) (m
 	return nodes, nil
 }
 
-// OpenBlock opens the vectors of a block, for the caller to close, and reads its fields.
-func (s Location) OpenBlock(ctx context.Context, l *NodeLayout, b NodeBlock) (*graph.Vectors, []uint16, error) {
-	fields, err := s.Fields(ctx, b, len(l.Fields))
+// Fill makes room for the columns of nodes that are known.
+func (l *NodeLayout) Fill(n *model.Nodes) {
+	if slices.Contains(l.Columns, PopularityColumn) {
+		n.Popularity = make([]float32, n.Len())
+	}
+	if slices.Contains(l.Columns, AgeColumn) {
+		n.Age = make([]float32, n.Len())
+	}
+}
+
+// OpenBlock opens the vectors of a block, for the caller to close, and reads its table.
+func (s Location) OpenBlock(ctx context.Context, l *NodeLayout, b NodeBlock) (*graph.Vectors, NodeTable, error) {
+	table, err := s.Table(ctx, l, b)
 	if err != nil {
-		return nil, nil, err
+		return nil, table, err
 	}
 	v, err := s.Vectors(ctx, b.Vectors)
 	if err != nil {
-		return nil, nil, err
+		return nil, table, err
 	}
 	if v.Len() != b.Nodes || v.Dim() != l.Dim {
 		err := fmt.Errorf("%w: %s has %d vectors of dimension %d and should have %d of %d; make the shards again",
 			ErrDamaged, s.Path(b.Vectors.Name), v.Len(), v.Dim(), b.Nodes, l.Dim)
 		v.Close()
-		return nil, nil, err
+		return nil, table, err
 	}
-	return v, fields, nil
+	return v, table, nil
 }

@@ -67,7 +67,7 @@ func TestShardsHoldTheGraph(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				part := must(location.Load(ctx, m.Layout(), shard))(t)
+				part := must(location.Load(ctx, m.Layout(), shard, nil))(t)
 				for k := range p.Len() {
 					one := pair{p.Source[k], p.Target[k], p.Linked[k], p.Weight[k], p.Rate[k], 0}
 					if exposure != nil {
@@ -268,7 +268,7 @@ func readWhole(ctx context.Context, s Location, m *Manifest) error {
 	}
 	for _, list := range [][]Shard{m.LinkShards, m.Train, m.Test} {
 		for _, shard := range list {
-			part, err := s.Load(ctx, m.Layout(), shard)
+			part, err := s.Load(ctx, m.Layout(), shard, nil)
 			if err != nil {
 				return err
 			}

@@ -87,17 +87,22 @@ func (f *clusterFlags) open(ctx context.Context, cmd *cobra.Command, root string
 	return e, done, nil
 }
 
-// openModel opens a model that was fitted to these shards, or to the dataset that they were cut from.
+// openModel opens a model that was fitted to these shards, or to the dataset that they were cut from, without nodes.
 func openModel(path string, m *shards.Manifest) (model.Model, error) {
-	file, err := model.Open(path)
-	if err != nil {
-		return model.Model{}, err
-	}
 	shape, err := m.Shape()
 	if err != nil {
 		return model.Model{}, err
 	}
-	fitted, err := file.Model(shape)
+	return openFor(path, m, shape)
+}
+
+// openFor opens such a model for some of the nodes.
+func openFor(path string, m *shards.Manifest, n model.Nodes) (model.Model, error) {
+	file, err := model.Open(path)
+	if err != nil {
+		return model.Model{}, err
+	}
+	fitted, err := file.Model(n)
 	if err != nil {
 		return model.Model{}, fmt.Errorf("%s does not go with the shards: %w", path, err)
 	}

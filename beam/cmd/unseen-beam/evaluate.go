@@ -1,87 +1,182 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"io"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
 	"unseen/beam/job"
 	"unseen/engine"
+	"unseen/evaluate"
 	"unseen/fit"
 	"unseen/graph"
 )
+
+// evaluateFlags is the command line of unseen-beam evaluate.
+type evaluateFlags struct {
+	clusterFlags
+	against []string
+	exact   bool
+	pairs   int
+	floor   float64
+}
 
 // evaluation is what unseen-beam evaluate has to say.
 type evaluation struct {
 	Model  string         `json:"model"`
 	Method string         `json:"method"`
-	Held   *job.HeldMeans `json:"held,omitempty"`     // by the held-out pairs
+	Held   *job.HeldMeans `json:"held,omitempty"`     // over all held-out pairs
 	All    *engine.Means  `json:"allPairs,omitempty"` // over all ordered pairs
+	// Evaluation has intervals and other models, by those of the held-out pairs that were drawn.
+	Evaluation *evaluate.Evaluation `json:"evaluation,omitempty"`
 }
 
 func newEvaluate() *cobra.Command {
-	var f clusterFlags
-	var exact bool
+	var f evaluateFlags
 	cmd := &cobra.Command{
 		Use:   "evaluate MODEL SHARDS",
-		Short: "Judge a model by held-out pairs, or by all pairs of the graph",
-		Long: `Judge a model by the pairs that were held out when the shards were made: its
-likelihood and its risk, as the links seen have it (naive) and as three
-estimators correct it. With --exact the same over all ordered pairs of the
-graph, block by block: nodes² products.`,
-		Args: cobra.ExactArgs(2),
+		Short: "Judge models by held-out pairs, or by all pairs of the graph",
+		Long: `Judge a model by the pairs that were held out when the shards were made, as
+unseen evaluate does: its risk by every estimator with intervals, what the links
+allow it to be, AUC, and of other models (--against) the differences. These come
+from about --pairs of the held-out pairs, all pairs of some sources, which the
+driver draws; intervals have sources as what is independent. Means over all
+held-out pairs come beside them.
+
+With --exact the means over all ordered pairs of the graph too, block by block:
+nodes² products.`,
+		Example: `  unseen-beam evaluate model.safetensors shards --against naive.safetensors`,
+		Args:    cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			cluster, done, err := f.open(cmd.Context(), cmd, args[1])
+			out, err := f.run(cmd.Context(), cmd, args[0], args[1])
 			if err != nil {
 				return err
-			}
-			defer done()
-			m, err := openModel(args[0], cluster.Manifest)
-			if err != nil {
-				return err
-			}
-			judge, err := fit.JudgeOf(m)
-			if err != nil {
-				return err
-			}
-			out := evaluation{Model: args[0], Method: m.Method}
-			if len(cluster.Manifest.Test) > 0 {
-				held, err := cluster.Judge(cmd.Context(), judge.Predictor)
-				if err != nil {
-					return err
-				}
-				out.Held = &held
-			}
-			if exact {
-				all, err := cluster.AllPairs(cmd.Context(), nil, judge.Predictor, graph.Universe{}, 0)
-				if err != nil {
-					return err
-				}
-				out.All = &all
-			}
-			if out.Held == nil && out.All == nil {
-				return fmt.Errorf("%w: %s holds no pairs to judge by; give --exact for all pairs, or import "+
-					"with a split", fit.ErrData, args[1])
 			}
 			if f.asJSON {
 				return printJSON(cmd.OutOrStdout(), out)
 			}
-			line := func(name string, t engine.Means) {
-				fmt.Fprintf(cmd.OutOrStdout(),
-					"%-15s %12d pairs  likelihood %.6g  mean ŷ %.6g  naive %.6g  w %.6g  pu %.6g  ap %.6g\n", name,
-					t.Pairs, t.Likelihood, t.MeanLink, t.Naive, t.W, t.PU, t.AP)
-			}
-			if out.Held != nil {
-				line("held-out pairs", out.Held.Means)
-			}
-			if out.All != nil {
-				line("all pairs", *out.All)
-			}
-			return nil
+			return out.print(cmd.OutOrStdout())
 		},
 	}
-	cmd.Flags().SortFlags = false
-	cmd.Flags().BoolVar(&exact, "exact", false, "over all ordered pairs too")
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.StringArrayVar(&f.against, "against", nil, "judge this `model` on the same pairs; repeatable")
+	flags.IntVar(&f.pairs, "pairs", 1<<20, "held-out pairs to draw for intervals, about")
+	flags.Float64Var(&f.floor, "floor", .01, "lower limit of π̂ in R_w and R_PU")
+	flags.BoolVar(&f.exact, "exact", false, "over all ordered pairs too")
 	f.add(cmd)
 	return cmd
+}
+
+func (f *evaluateFlags) run(ctx context.Context, cmd *cobra.Command, path, root string) (*evaluation, error) {
+	if f.pairs < 1 {
+		return nil, fmt.Errorf("--pairs is %d; give a positive number", f.pairs)
+	}
+	cluster, done, err := f.open(ctx, cmd, root)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	m, err := openModel(path, cluster.Manifest)
+	if err != nil {
+		return nil, err
+	}
+	judge, err := fit.JudgeOf(m)
+	if err != nil {
+		return nil, err
+	}
+	out := &evaluation{Model: path, Method: m.Method}
+	if len(cluster.Manifest.Test) > 0 {
+		held, err := cluster.Judge(ctx, judge.Predictor)
+		if err != nil {
+			return nil, err
+		}
+		out.Held = &held
+		if out.Evaluation, err = f.judge(ctx, cluster, path); err != nil {
+			return nil, err
+		}
+	}
+	if f.exact {
+		all, err := cluster.AllPairs(ctx, nil, judge.Predictor, graph.Universe{}, 0)
+		if err != nil {
+			return nil, err
+		}
+		out.All = &all
+	}
+	if out.Held == nil && out.All == nil {
+		return nil, fmt.Errorf("%w: %s holds no pairs to judge by; give --exact for all pairs, or import with a split",
+			fit.ErrData, root)
+	}
+	return out, nil
+}
+
+// judge draws held-out pairs and judges all models by them.
+func (f *evaluateFlags) judge(ctx context.Context, cluster *job.Cluster, path string) (*evaluate.Evaluation, error) {
+	p, err := cluster.Held(ctx, f.pairs)
+	if err != nil {
+		return nil, err
+	}
+	m, err := openFor(path, cluster.Manifest, p.Nodes)
+	if err != nil {
+		return nil, err
+	}
+	s := evaluate.EvaluationSettings{Name: filepath.Base(path), Panel: evaluate.PanelSettings{Floor: f.floor}}
+	for _, other := range f.against {
+		loaded, err := openFor(other, cluster.Manifest, p.Nodes)
+		if err != nil {
+			return nil, err
+		}
+		s.Others, s.Names = append(s.Others, loaded), append(s.Names, filepath.Base(other))
+	}
+	e, err := evaluate.NewEvaluation(ctx, nil, m, p.Training(), s)
+	if err != nil {
+		return nil, err
+	}
+	e.Nodes, e.Dataset = cluster.Manifest.Nodes, cluster.Shards.Root
+	return e, nil
+}
+
+// print writes the risks, with intervals where there are any.
+func (e *evaluation) print(w io.Writer) error {
+	line := func(name string, t engine.Means) {
+		fmt.Fprintf(w, "%-15s %12d pairs  likelihood %.6g  mean ŷ %.6g  naive %.6g  w %.6g  pu %.6g  ap %.6g\n", name,
+			t.Pairs, t.Likelihood, t.MeanLink, t.Naive, t.W, t.PU, t.AP)
+	}
+	if e.Held != nil {
+		line("held-out pairs", e.Held.Means)
+	}
+	if e.All != nil {
+		line("all pairs", *e.All)
+	}
+	v := e.Evaluation
+	if v == nil {
+		return nil
+	}
+	fmt.Fprintf(w, "\nby %d held-out pairs, %d of them linked\n", v.Pairs, v.Links)
+	printRisks(w, v.Model, v.Panel, v.Observed)
+	for k, o := range v.Others {
+		printRisks(w, o.Model, o.Panel, o.Observed)
+		fmt.Fprintf(w, "  %s\n", v.Decided(k).Summary)
+	}
+	for _, warning := range v.Warnings {
+		fmt.Fprintf(w, "warning: %s\n", warning)
+	}
+	return nil
+}
+
+func printRisks(w io.Writer, name string, p *evaluate.Panel, o evaluate.Observed) {
+	fmt.Fprintf(w, "%s\n", name)
+	for _, r := range p.Risks {
+		fmt.Fprintf(w, "  %-8s %11.4g  %.4g to %.4g", r.Label(), r.Risk.Estimate, r.Risk.Lower, r.Risk.Upper)
+		if d := r.Against; d != nil {
+			fmt.Fprintf(w, "  above by %+.3g (%+.3g to %+.3g)", d.Estimate, d.Lower, d.Upper)
+		}
+		fmt.Fprintln(w)
+	}
+	if o.AUC != nil {
+		fmt.Fprintf(w, "  AUC of ŷ %.4f\n", *o.AUC)
+	}
 }

@@ -5,16 +5,21 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"unseen/beam/job"
+	"unseen/beam/shards"
 	"unseen/fit"
 	"unseen/internal/atomicfile"
 	"unseen/model"
 	"unseen/progress"
+	"unseen/risk"
 )
 
 // fitFlags is the command line of unseen-beam fit.
@@ -27,6 +32,8 @@ type fitFlags struct {
 	seed                     uint64
 	output, checkpoint       string
 	resume                   bool
+	exposure, doctor         string
+	replicates, hold         int
 }
 
 // fitReport is what was fitted.
@@ -42,6 +49,9 @@ type fitReport struct {
 	Prior       float64 `json:"prior"`
 	Seconds     float64 `json:"seconds"`
 	Model       string  `json:"model"`
+
+	Findings *fit.Findings  `json:"findings,omitempty"` // of bayes
+	Warnings []risk.Warning `json:"warnings,omitempty"`
 }
 
 func newFit() *cobra.Command {
@@ -49,19 +59,28 @@ func newFit() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "fit SHARDS -o MODEL",
 		Short: "Learn links and exposure together from shards",
-		Long: `Learn both halves of a recommender from the pairs of shards, by L-BFGS: every
-evaluation of the objective is one job. The methods are those whose objective is
-a sum over pairs: naive, mle, rw, pu, ap and dr. The model is the one that
-unseen fit --optimiser lbfgs makes of the same pairs, ridge and start.
+		Long: `Learn both halves of a recommender from the pairs of shards.
 
-A checkpoint lies beside the model and is written after every iteration. Run the
-same command with --resume to go on after a failure.`,
+bayes, the default, is the one of unseen fit: the posterior with its intervals,
+what exposure depends on, and the doctor's tests and claims. The driver learns
+from a part of the pairs that it draws (--hold), and moves to the posterior of
+all by a few sums over the shards, one job each.
+
+The other methods are those whose objective is a sum over pairs, by L-BFGS:
+naive, mle, rw, pu, ap and dr. Every evaluation is one job. The model is the one
+that unseen fit --optimiser lbfgs makes of the same pairs, ridge and start.
+
+A checkpoint lies beside the model and is written while it learns. Run the same
+command with --resume to go on after a failure.`,
 		Example: `  unseen-beam fit shards -o model.safetensors
   unseen-beam fit shards -o model.safetensors --runner flink --endpoint localhost:8099 --program /opt/unseen-beam`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if f.output == "" {
 				return fmt.Errorf("give the model a path with -o")
+			}
+			if f.hold < 0 {
+				return fmt.Errorf("--hold is %d; give a number of pairs, or 0 for the default", f.hold)
 			}
 			r, err := f.run(cmd.Context(), cmd, args[0])
 			if err != nil {
@@ -70,23 +89,25 @@ same command with --resume to go on after a failure.`,
 			if f.asJSON {
 				return printJSON(cmd.OutOrStdout(), r)
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(),
-				"%s: %s of %d pairs in %d shards, %d iterations (%d jobs) in %s, objective %.8g\n",
-				r.Model, r.Method, r.Pairs, r.Shards, r.Iterations, r.Evaluations, progress.Seconds(r.Seconds),
-				r.Objective)
-			return err
+			return r.print(cmd.OutOrStdout())
 		},
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.StringVar(&f.method, "method", "ap", "naive, mle, rw, pu, ap or dr")
+	flags.StringVar(&f.method, "method", "bayes", "bayes, naive, mle, rw, pu, ap or dr")
+	flags.StringVar(&f.exposure, "exposure", "", "of bayes, what exposure depends on: fields, alone or with any of "+
+		"+text, +popularity and +age behind it (default: what the doctor's tests speak for)")
+	flags.StringVar(&f.doctor, "doctor", fit.FullDoctor, "of bayes: full compares assumptions, quick does not")
+	flags.IntVar(&f.replicates, "replicates", 10, "of bayes: simulated histories that are refitted")
+	flags.IntVar(&f.hold, "hold", 0, "of bayes: `pairs` that the driver keeps in memory at most "+
+		"(default: those whose products take 1 GB, at most 524,288)")
 	flags.StringVar(&f.link, "link", "", "link model (default: the method's)")
 	flags.StringVar(&f.propensity, "propensity", "", "propensity model of the fields (default: the method's)")
-	flags.Float64Var(&f.ridge, "ridge", 4, "prior variance of z; below 0 none")
-	flags.Float64Var(&f.start, "start", .3, "propensity to start from")
-	flags.IntVar(&f.iterations, "iterations", 200, "at most")
+	flags.Float64Var(&f.ridge, "ridge", 4, "of L-BFGS: prior variance of z; below 0 none")
+	flags.Float64Var(&f.start, "start", .3, "of L-BFGS: propensity to start from")
+	flags.IntVar(&f.iterations, "iterations", 200, "of L-BFGS: at most")
 	flags.Float64Var(&f.tolerance, "tolerance", 1e-6,
-		"stop when three steps lower the objective by less than this share")
+		"of L-BFGS: stop when three steps lower the objective by less than this share")
 	flags.Uint64Var(&f.seed, "seed", 1, "of the parameters at the start")
 	flags.StringVarP(&f.output, "output", "o", "", "save the model here")
 	flags.StringVar(&f.checkpoint, "checkpoint", "", "checkpoint (default: beside the output)")
@@ -106,6 +127,9 @@ func (f *fitFlags) run(ctx context.Context, cmd *cobra.Command, root string) (*f
 	defer done()
 	if f.checkpoint == "" {
 		f.checkpoint = f.output + ".checkpoint"
+	}
+	if f.method == "bayes" {
+		return f.bayes(ctx, cmd, cluster)
 	}
 	s := fit.Settings{
 		Method: f.method, Link: f.link, Propensity: f.propensity, Optimiser: "lbfgs", Ridge: f.ridge,
@@ -139,10 +163,7 @@ func (f *fitFlags) run(ctx context.Context, cmd *cobra.Command, root string) (*f
 	}
 	params, parts, iterations, err := fit.Descent{Objective: o, Settings: s, Data: m.Checksum()}.Run(ctx)
 	if err != nil {
-		if _, there := os.Stat(f.checkpoint); there == nil && !errors.Is(err, fit.ErrCheckpoint) {
-			return nil, fmt.Errorf("%w; the iterations until then are in %s: go on with --resume", err, f.checkpoint)
-		}
-		return nil, err
+		return nil, f.interrupted(err)
 	}
 	link, propensity := o.Split(params)
 	fitted := model.Model{Link: o.Link, LinkParams: link, Propensity: o.Propensity, PropensityParams: propensity,
@@ -153,10 +174,7 @@ func (f *fitFlags) run(ctx context.Context, cmd *cobra.Command, root string) (*f
 	if fitted.Data, err = json.Marshal(m.Data); err != nil {
 		return nil, err
 	}
-	if err := model.Save(f.output, fitted); err != nil {
-		return nil, err
-	}
-	if err := s.Checkpoint.Remove(); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := f.save(fitted, s.Checkpoint); err != nil {
 		return nil, err
 	}
 	return &fitReport{
@@ -165,4 +183,82 @@ func (f *fitFlags) run(ctx context.Context, cmd *cobra.Command, root string) (*f
 		Objective:   parts.Total(), Likelihood: parts.Likelihood, Risk: parts.Risk, Prior: parts.Prior,
 		Seconds: time.Since(began).Seconds(), Model: f.output,
 	}, nil
+}
+
+// interrupted adds to an error where the work until then is.
+func (f *fitFlags) interrupted(err error) error {
+	if _, there := os.Stat(f.checkpoint); there == nil && !errors.Is(err, fit.ErrCheckpoint) {
+		return fmt.Errorf("%w; what was learned until then is in %s: go on with --resume", err, f.checkpoint)
+	}
+	return err
+}
+
+// save writes the model and removes the checkpoint.
+func (f *fitFlags) save(m model.Model, c fit.Checkpoint) error {
+	if err := model.Save(f.output, m); err != nil {
+		return err
+	}
+	if err := c.Remove(); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// bayes learns the posterior.
+func (f *fitFlags) bayes(ctx context.Context, cmd *cobra.Command, cluster *job.Cluster) (*fitReport, error) {
+	m, began := cluster.Manifest, time.Now()
+	for _, name := range []string{"ridge", "start", "iterations", "tolerance"} {
+		if cmd.Flags().Changed(name) {
+			return nil, fmt.Errorf("--%s is of L-BFGS, and bayes learns without it; leave it out, or give another "+
+				"--method", name)
+		}
+	}
+	if known := slices.Contains(m.Columns, shards.PopularityColumn); !known && f.exposure == "" {
+		return nil, fmt.Errorf("%w: these shards do not say how popular nodes are, on which exposure may depend; "+
+			"give --exposure fields or fields+text, or make them again with unseen-beam import", fit.ErrData)
+	}
+	s := fit.Settings{Method: "bayes", Link: f.link, Propensity: f.propensity, Exposure: f.exposure, Doctor: f.doctor,
+		Replicates: f.replicates, Seed: f.seed,
+		Checkpoint: fit.Checkpoint{Path: f.checkpoint, Resume: f.resume, Keep: true}}
+	if f.replicates == 0 {
+		s.Replicates = -1
+	}
+	phase := ""
+	s.Progress = func(e progress.Event) {
+		if text := fmt.Sprintf("%s, %.0f", e.Phase, e.Values["round"]); !f.quiet && text != phase {
+			phase = text
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s: %d jobs, %s\n", text, cluster.Evaluations(),
+				time.Since(began).Round(100*time.Millisecond))
+		}
+	}
+	r, err := fit.FitPopulation(ctx, cluster.Population(f.hold), s)
+	if err != nil {
+		return nil, f.interrupted(err)
+	}
+	fitted, err := r.Model()
+	if err == nil {
+		err = f.save(fitted, s.Checkpoint)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &fitReport{Method: s.Method, Pairs: m.Extent.Pairs, Shards: len(m.Train), Iterations: r.Iterations,
+		Evaluations: cluster.Evaluations(), Objective: r.Objective.Total(), Likelihood: r.Objective.Likelihood,
+		Seconds: time.Since(began).Seconds(), Model: f.output, Findings: r.Findings, Warnings: r.Warnings}, nil
+}
+
+// print says what was fitted.
+func (r *fitReport) print(w io.Writer) error {
+	_, err := fmt.Fprintf(w, "%s: %s of %d pairs in %d shards, %d iterations (%d jobs) in %s, objective %.8g\n",
+		r.Model, r.Method, r.Pairs, r.Shards, r.Iterations, r.Evaluations, progress.Seconds(r.Seconds), r.Objective)
+	if r.Findings != nil {
+		fmt.Fprintf(w, "scale: %s\n", r.Findings.Class)
+		for _, line := range r.Findings.Verdict {
+			fmt.Fprintf(w, "  %s\n", line)
+		}
+	}
+	for _, warning := range r.Warnings {
+		fmt.Fprintf(w, "warning: %s\n", warning.Message)
+	}
+	return err
 }

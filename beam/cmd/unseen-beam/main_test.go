@@ -62,24 +62,48 @@ func TestFromDatasetToLists(t *testing.T) {
 			t.Fatalf("import: %q, %v", out, err)
 		}
 	}
-	out, err := run(t, "fit", at("shards"), "-o", at("model.safetensors"), "--iterations", "4", "--quiet", "--json")
+	out, err := run(t, "fit", at("shards"), "-o", at("ap.safetensors"), "--method", "ap", "--iterations", "4",
+		"--quiet", "--json")
 	var fitted fitReport
 	if err == nil {
 		err = json.Unmarshal([]byte(out), &fitted)
 	}
 	if err != nil || fitted.Iterations != 4 || fitted.Evaluations < 5 {
-		t.Fatalf("fit: %s, %v", out, err)
+		t.Fatalf("fit by ap: %s, %v", out, err)
+	}
+	out, err = run(t, "fit", at("shards"), "-o", at("model.safetensors"), "--hold", "1500", "--replicates", "2",
+		"--exposure", "fields+popularity", "--quiet", "--json")
+	fitted = fitReport{}
+	if err == nil {
+		err = json.Unmarshal([]byte(out), &fitted)
+	}
+	if err != nil || fitted.Method != "bayes" || fitted.Findings == nil || fitted.Findings.Set == nil ||
+		fitted.Findings.Exposure != "fields+popularity" || int64(fitted.Findings.Support.Pairs) != fitted.Pairs ||
+		fitted.Evaluations < 8 {
+		t.Fatalf("fit by bayes: %s, %v", out, err)
 	}
 	if _, err := os.Stat(at("model.safetensors.checkpoint")); err == nil {
 		t.Error("a checkpoint is left of a finished fit")
 	}
-	out, err = run(t, "evaluate", at("model.safetensors"), at("shards"), "--exact", "--json")
+	out, err = run(t, "evaluate", at("model.safetensors"), at("shards"), "--exact", "--json", "--against",
+		at("ap.safetensors"))
 	var judged evaluation
 	if err == nil {
 		err = json.Unmarshal([]byte(out), &judged)
 	}
-	if err != nil || judged.Held == nil || judged.All == nil || judged.All.Pairs != 200*199 {
+	if err != nil || judged.Held == nil || judged.All == nil || judged.All.Pairs != 200*199 ||
+		int64(judged.Evaluation.Pairs) != judged.Held.Pairs {
 		t.Fatalf("evaluate: %s, %v", out, err)
+	}
+	other := judged.Evaluation.Others[0]
+	for i, r := range judged.Evaluation.Panel.Risks {
+		if d := other.Panel.Risks[i].Against; !(r.Risk.Lower < r.Risk.Upper) || d == nil || !(d.Lower < d.Upper) {
+			t.Errorf("%s is %+v, the difference %+v", r.Scheme, r.Risk, d)
+		}
+	}
+	if out, err := run(t, "evaluate", at("model.safetensors"), at("shards"), "--pairs", "300", "--against",
+		at("ap.safetensors")); err != nil || !strings.Contains(out, "above by") || !strings.Contains(out, "AUC") {
+		t.Errorf("evaluate: %q, %v", out, err)
 	}
 	if out, err := run(t, "recommend", at("model.safetensors"), at("shards"), "-o", at("lists"), "-k",
 		"3"); err != nil || !strings.Contains(out, "200 nodes") {
@@ -111,6 +135,8 @@ func TestWrongCommandLines(t *testing.T) {
 		{[]string{"fit", "nowhere", "-o", filepath.Join(t.TempDir(), "m")}, "shards.json"},
 		{[]string{"fit", "nowhere"}, "-o"},
 		{[]string{"fit", "nowhere", "-o", filepath.Join(t.TempDir(), "m"), "--runner", "flink"}, "--endpoint"},
+		{[]string{"fit", "nowhere", "-o", filepath.Join(t.TempDir(), "m"), "--hold", "-1"}, "--hold"},
+		{[]string{"evaluate", "nowhere", "nowhere", "--pairs", "0"}, "--pairs"},
 		{[]string{"import", "nowhere", "-o", filepath.Join(t.TempDir(), "s")}, "nowhere"},
 		{[]string{"import", "--from", "paper", "x", "-o", "y"}, "dataset or openalex"},
 		{[]string{"import", "--from", "openalex", "x", "-o", "y"}, "encoder.safetensors"},
