@@ -155,8 +155,8 @@ func (e *elsewhere) examined(ctx context.Context, r *Result, most int) (*Judge, 
 	return j, p.Training(), err
 }
 
-// DrawSources draws about so many pairs of a population, those of whole sources: what is measured of them has sources as
-// what is independent. Where vectors are long they are fewer; where a few sources have most pairs, they are any.
+// DrawSources draws about so many pairs of a population, those of whole sources: what is measured of them has sources
+// as what is independent. Where vectors are long they are fewer; where a few sources have most pairs, they are any.
 func DrawSources(ctx context.Context, of Population, survey PairSurvey, most int) (sample.Problem, error) {
 	most = min(most, mostExamined/4/max(survey.Dim, 1))
 	choice, share := evenChoice(1), float64(most)/float64(max(survey.count(), 1))

@@ -1,0 +1,88 @@
+package job
+
+import (
+	"context"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"unseen/beam/shards"
+	"unseen/engine"
+	"unseen/fit"
+	"unseen/model"
+	"unseen/sample"
+)
+
+// TestBayesCosts measures the jobs of bayes on Prism, in core-seconds of this process, which depend little on what else
+// the machine does: UNSEEN_BEAM_COSTS=1000000 pairs with vectors of UNSEEN_BEAM_DIM (64). It prints lines for
+// bench/RESULTS.md, and what unseen-beam plan reckons with.
+func TestBayesCosts(t *testing.T) {
+	pairs, err := strconv.Atoi(os.Getenv("UNSEEN_BEAM_COSTS"))
+	if err != nil {
+		t.Skip("a measurement; set UNSEEN_BEAM_COSTS to a number of pairs")
+	}
+	dim := 64
+	if n, err := strconv.Atoi(os.Getenv("UNSEEN_BEAM_DIM")); err == nil {
+		dim = n
+	}
+	ctx := context.Background()
+	g, train := randomPairs(t, rand.New(rand.NewPCG(1, 1)), 1<<17, dim, pairs)
+	s := setup{&sample.Prepared{Graph: g, Problem: sample.Problem{Nodes: model.NodesOf(g), Train: train}}}
+	cluster, m := s.cut(t, shards.CutSettings{})
+	all := cluster.Population(0)
+	cost := func(what string, work func() error) {
+		before, began := processorSeconds(t), time.Now()
+		if err := work(); err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		used := processorSeconds(t) - before
+		t.Logf("%s of %d pairs in %d shards, dimension %d: %.1f s, %.3f core-seconds per million pairs", what, pairs,
+			len(m.Train), dim, time.Since(began).Seconds(), used/float64(pairs)*1e6)
+	}
+	var survey fit.PairSurvey
+	cost("survey", func() (err error) {
+		survey, err = all.Survey(ctx, fit.PairChoice{Share: [3]float64{1, 1, 1}})
+		return err
+	})
+	cost("draw", func() error {
+		share := 131072 / float64(pairs)
+		_, err := all.Draw(ctx, fit.PairChoice{Seed: 1, Share: [3]float64{share, share, share}})
+		return err
+	})
+	design := must(all.Design(ctx, fit.PairDesign{Cells: fieldsOf(survey), Unit: 1. / 64, CaseControl: true}))(t)
+	root := engine.Root{Divisor: 64}
+	for range max(8, min(64, 4096/dim)) {
+		root.Rows = append(root.Rows, slices.Repeat([]float32{.01}, dim+1))
+	}
+	l := must(design.Observe(ctx, engine.Outcomes{Root: &root}))(t)
+	theta := make([]float64, dim+1+len(survey.First))
+	grad := make([]float64, len(theta))
+	value := func() error { _, err := l.Value(ctx, theta, grad); return err }
+	cost("value, leverage found", value)
+	cost("value, leverage kept", value)
+	cost("value, leverage kept", value)
+	cost("information", func() error { _, err := l.Information(ctx, theta); return err })
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("peak resident memory of this process, driver and worker and the test's own pairs: %d MB", usage.Maxrss>>10)
+}
+
+// processorSeconds is how much this process has used of all cores.
+func processorSeconds(t *testing.T) float64 {
+	t.Helper()
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		t.Fatal(err)
+	}
+	of := func(v syscall.Timeval) float64 { return float64(v.Sec) + float64(v.Usec)/1e6 }
+	return of(usage.Utime) + of(usage.Stime)
+}
