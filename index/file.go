@@ -29,34 +29,38 @@ var (
 // The file begins with a page of its own: this line, and a line of JSON. Behind it come, each on a page of its own, the
 // parts of header.parts. Numbers are little-endian.
 const (
-	magic    = "unseen index 1\n"
+	magic    = "unseen index 2\n"
 	pageSize = 4096
 	hashed   = 16 << 20 // bytes that are hashed at a time
 )
 
 // header is what the first page says.
 type header struct {
-	Rows    int    `json:"rows"`
-	Dim     int    `json:"dim"`
-	Degree  int    `json:"degree"`
-	Doors   int    `json:"doors"`
-	Vectors string `json:"vectors"` // SHA-256 of the file of vectors
-	Digest  string `json:"digest"`  // SHA-256 of the SHA-256 of every 16 MiB behind the first page
+	Rows     int    `json:"rows"`
+	Dim      int    `json:"dim"`
+	Degree   int    `json:"degree"`
+	Doors    int    `json:"doors"`
+	Clusters int    `json:"clusters"`
+	Vectors  string `json:"vectors"` // SHA-256 of the file of vectors
+	Digest   string `json:"digest"`  // SHA-256 of the SHA-256 of every 16 MiB behind the first page
 }
 
 // mostRows is how many rows an index can have.
 const mostRows = 1<<31 - 1
 
-// parts returns the bytes of each part: codes, scales, rests, norms, links and doors.
+// parts returns the bytes of each part: codes, scales, rests, norms, links and doors, the centres of clusters, and both
+// clusters of every row.
 func (h header) parts() ([]int, error) {
-	if h.Rows < 1 || h.Rows > mostRows || h.Degree < 1 || h.Degree > mostDegree || h.Doors < 1 || h.Doors > mostDoors {
-		return nil, fmt.Errorf("%d rows with %d links and %d doors", h.Rows, h.Degree, h.Doors)
+	if h.Rows < 1 || h.Rows > mostRows || h.Degree < 1 || h.Degree > mostDegree || h.Doors < 1 || h.Doors > mostDoors ||
+		h.Clusters < 1 || h.Clusters > h.Rows {
+		return nil, fmt.Errorf("%d rows with %d links, %d doors and %d clusters", h.Rows, h.Degree, h.Doors, h.Clusters)
 	}
 	codes, numbers, err := kern.CodeSizes(h.Rows, h.Dim)
 	if err != nil {
 		return nil, err
 	}
-	return []int{codes, 4 * numbers, 4 * numbers, 4 * numbers, 4 * h.Rows * (h.Degree + 1), 4 * h.Doors}, nil
+	return []int{codes, 4 * numbers, 4 * numbers, 4 * numbers, 4 * h.Rows * (h.Degree + 1), 4 * h.Doors,
+		4 * h.Clusters * h.Dim, 4 * h.Rows, 4 * h.Rows}, nil
 }
 
 func pages(size int) int { return (size + pageSize - 1) / pageSize * pageSize }
@@ -66,8 +70,10 @@ func pages(size int) int { return (size + pageSize - 1) / pageSize * pageSize }
 func (w *Web) Save(path, vectors string) error {
 	codes := w.sketch.Parts()
 	content := [][]byte{codes.Bytes, kern.BytesOf(codes.Scales), kern.BytesOf(codes.Rests), kern.BytesOf(codes.Norms),
-		kern.BytesOf(w.links), kern.BytesOf(w.doors)}
-	h := header{Rows: w.Rows(), Dim: codes.Dim, Degree: w.degree, Doors: len(w.doors), Vectors: vectors}
+		kern.BytesOf(w.links), kern.BytesOf(w.doors), kern.BytesOf(w.clusters.numbers()),
+		kern.BytesOf(w.clusters.first), kern.BytesOf(w.clusters.second)}
+	h := header{Rows: w.Rows(), Dim: codes.Dim, Degree: w.degree, Doors: len(w.doors), Clusters: w.Clusters(),
+		Vectors: vectors}
 	sizes, err := h.parts()
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrFile, err)
@@ -223,6 +229,9 @@ func read(ctx context.Context, content []byte, vectors string, threads int) (*We
 	w := &Web{sketch: sketch, codes: kern.CodesIn(sketch), degree: h.Degree,
 		links: kern.NumbersOf[int32](parts[4]), doors: kern.NumbersOf[int32](parts[5])}
 	w.rooms.New = func() any { return newWalker(w) }
+	if w.clusters, err = clustersFrom(h, parts[6:], threads); err != nil {
+		return nil, err
+	}
 	return w, w.checkLinks(ctx, threads)
 }
 

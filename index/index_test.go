@@ -38,8 +38,8 @@ func vectorsOf(t testing.TB, rows [][]float32) *graph.Vectors {
 	return v
 }
 
-// clusters makes rows around a few centres, with a spectrum that falls as that of texts does; lengths are 1, or spread.
-func clusters(n, dim int, spread float64, seed uint64) [][]float32 {
+// clustered makes rows around a few centres, with a spectrum that falls as that of texts does; lengths are 1, or spread.
+func clustered(n, dim int, spread float64, seed uint64) [][]float32 {
 	random := rand.New(rand.NewPCG(seed, 9))
 	centres := make([][]float64, 20)
 	for c := range centres {
@@ -143,11 +143,11 @@ func TestTheBestAreFound(t *testing.T) {
 		terms  bool
 		recall float64
 	}{
-		{"lengths of 1", clusters(3000, 64, 0, 1), false, .97},
-		{"with fields and values", clusters(3000, 64, 0, 2), true, .97},
-		{"lengths that differ", clusters(3000, 64, .3, 3), false, .97},
-		{"few elements", clusters(3000, 5, 0, 4), false, .97},
-		{"an odd number of rows", clusters(1237, 130, 0, 5), false, .97},
+		{"lengths of 1", clustered(3000, 64, 0, 1), false, .97},
+		{"with fields and values", clustered(3000, 64, 0, 2), true, .97},
+		{"lengths that differ", clustered(3000, 64, .3, 3), false, .97},
+		{"few elements", clustered(3000, 5, 0, 4), false, .97},
+		{"an odd number of rows", clustered(1237, 130, 0, 5), false, .97},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			v := vectorsOf(t, c.rows)
@@ -164,7 +164,7 @@ func TestTheBestAreFound(t *testing.T) {
 // A walk looks at few of the rows.
 func TestAWalkIsShort(t *testing.T) {
 	racetest.Skip(t, "TestManyAtOnce and TestCancelled have the same goroutines")
-	v := vectorsOf(t, clusters(20_000, 32, 0, 6))
+	v := vectorsOf(t, clustered(20_000, 32, 0, 6))
 	w := build(t, v, Options{})
 	s := questions(v, 20, false, 1)
 	for _, q := range s.Queries {
@@ -182,7 +182,7 @@ func TestAWalkIsShort(t *testing.T) {
 // Every row is the best answer to itself: none is lost on the way, copies among them.
 func TestEveryRowIsReached(t *testing.T) {
 	racetest.Skip(t, "TestManyAtOnce and TestCancelled have the same goroutines")
-	rows := clusters(3000, 48, 0, 7)
+	rows := clustered(3000, 48, 0, 7)
 	for i := range 600 { // copies of one row, of few rows, and zeros
 		switch i % 3 {
 		case 0:
@@ -224,7 +224,7 @@ func TestEveryRowIsReached(t *testing.T) {
 // The web is the same whatever the threads, and another for another seed.
 func TestThreadsDoNotMatter(t *testing.T) {
 	racetest.Skip(t, "TestManyAtOnce and TestCancelled have the same goroutines")
-	v := vectorsOf(t, clusters(4000, 32, .2, 8))
+	v := vectorsOf(t, clustered(4000, 32, .2, 8))
 	var files [][]byte
 	for k, o := range []Options{{Threads: 1}, {Threads: 5}, {Seed: 2}} {
 		path := filepath.Join(t.TempDir(), dataset.IndexFile)
@@ -244,7 +244,7 @@ func TestThreadsDoNotMatter(t *testing.T) {
 // Filters leave only what they allow, and a walk is as much wider as they are narrow.
 func TestFilters(t *testing.T) {
 	racetest.Skip(t, "TestManyAtOnce and TestCancelled have the same goroutines")
-	v := vectorsOf(t, clusters(8000, 48, 0, 10))
+	v := vectorsOf(t, clustered(8000, 48, 0, 10))
 	w := build(t, v, Options{})
 	s := questions(v, 60, false, 4)
 	var among []int32
@@ -282,7 +282,7 @@ func TestFilters(t *testing.T) {
 
 // Scores by codes are near those by the rows, with all that scores are made of.
 func TestNear(t *testing.T) {
-	v := vectorsOf(t, clusters(500, 40, .3, 6))
+	v := vectorsOf(t, clustered(500, 40, .3, 6))
 	w := build(t, v, Options{})
 	rows := make([]int32, 0, 3*mostDoors) // more than are looked at in one go, and some twice
 	for k := range int32(3*mostDoors - 5) {
@@ -332,7 +332,7 @@ func all(n int32) (rows []int32) {
 
 // Strange queries and rows are answered, or refused by name.
 func TestStrange(t *testing.T) {
-	rows := clusters(300, 16, 0, 11)
+	rows := clustered(300, 16, 0, 11)
 	nan, inf := float32(math.NaN()), float32(math.Inf(1))
 	rows[5][3], rows[6][2], rows[7][1] = 1e30, -1e30, 1e-30
 	v := vectorsOf(t, rows)
@@ -373,7 +373,7 @@ func TestStrange(t *testing.T) {
 // Rows that went are in no list, new ones are found as well as old ones, and what is known is not linked again.
 func TestUpdate(t *testing.T) {
 	racetest.Skip(t, "TestManyAtOnce and TestCancelled have the same goroutines")
-	rows := clusters(7000, 48, .1, 12)
+	rows := clustered(7000, 48, .1, 12)
 	for i := 100; i < 140; i++ {
 		rows[i] = rows[100] // twins, of which the first goes
 	}
@@ -409,7 +409,7 @@ func TestUpdate(t *testing.T) {
 	if err != nil || !slices.Equal(same.links, old.links) {
 		t.Errorf("%v; without a change the links change", err)
 	}
-	narrower, err := Update(t.Context(), old, vectorsOf(t, clusters(500, 12, 0, 1)), Options{})
+	narrower, err := Update(t.Context(), old, vectorsOf(t, clustered(500, 12, 0, 1)), Options{})
 	if err != nil || narrower.Rows() != 500 {
 		t.Errorf("%v: other vectors are not made anew", err)
 	}
@@ -418,7 +418,7 @@ func TestUpdate(t *testing.T) {
 // Where most rows went, those that are left are linked around them.
 func TestUpdateWithoutMost(t *testing.T) {
 	racetest.Skip(t, "TestManyAtOnce and TestCancelled have the same goroutines")
-	rows := clusters(8000, 48, 0, 17)
+	rows := clustered(8000, 48, 0, 17)
 	old := build(t, vectorsOf(t, rows), Options{})
 	var left [][]float32
 	for i := 0; i < len(rows); i += 8 {
@@ -438,7 +438,7 @@ func TestUpdateWithoutMost(t *testing.T) {
 
 // Who cancels gets no web, and progress is reported.
 func TestCancelled(t *testing.T) {
-	v := vectorsOf(t, clusters(3000, 16, 0, 13))
+	v := vectorsOf(t, clustered(3000, 16, 0, 13))
 	ctx, cancel := context.WithCancel(t.Context())
 	var events []progress.Event
 	_, err := Build(ctx, v, Options{Progress: func(e progress.Event) {
@@ -446,14 +446,14 @@ func TestCancelled(t *testing.T) {
 			cancel()
 		}
 	}})
-	if !errors.Is(err, context.Canceled) || len(events) < 5 || events[0].Of != 3000 {
-		t.Errorf("%v after %d events, %v", err, len(events), events[:1])
+	if last := events[len(events)-1]; !errors.Is(err, context.Canceled) || len(events) < 5 || last.Of != 3000 {
+		t.Errorf("%v after %d events, %v", err, len(events), last)
 	}
 }
 
 // Many may search at once.
 func TestManyAtOnce(t *testing.T) {
-	v := vectorsOf(t, clusters(2000, 16, 0, 14))
+	v := vectorsOf(t, clustered(2000, 16, 0, 14))
 	w := build(t, v, Options{})
 	s := questions(v, 8, true, 6)
 	want, err := w.TopK(t.Context(), s, 50, 1)
@@ -474,7 +474,7 @@ func TestManyAtOnce(t *testing.T) {
 // A saved web is the same when it is opened; one of other vectors, or damaged anywhere, is refused.
 func TestSaved(t *testing.T) {
 	racetest.Skip(t, "TestManyAtOnce and TestCancelled have the same goroutines")
-	v := vectorsOf(t, clusters(700, 24, .1, 15))
+	v := vectorsOf(t, clustered(700, 24, .1, 15))
 	w := build(t, v, Options{})
 	path := filepath.Join(t.TempDir(), dataset.IndexFile)
 	if err := w.Save(path, "abc"); err != nil {
@@ -549,7 +549,7 @@ func TestSaved(t *testing.T) {
 
 // No bytes take the reader down.
 func FuzzRead(f *testing.F) {
-	v := vectorsOf(f, clusters(20, 3, 0, 16))
+	v := vectorsOf(f, clustered(20, 3, 0, 16))
 	w, err := Build(context.Background(), v, Options{Degree: 2})
 	if err != nil {
 		f.Fatal(err)
@@ -582,3 +582,82 @@ func FuzzRead(f *testing.F) {
 
 // uintptrOf is where a byte is.
 func uintptrOf(b *byte) uintptr { return uintptr(unsafe.Pointer(b)) }
+
+// Clusters find nearly all of the best of many queries, whatever the threads, also after they were saved and after rows
+// came and went; and what is asked for is what comes.
+func TestMany(t *testing.T) {
+	rows := clustered(4000, 24, 0, 21)
+	v := vectorsOf(t, rows[:3600])
+	w := build(t, v, Options{Threads: 2})
+	if w.Clusters() != 240 {
+		t.Errorf("%d clusters of 3600 rows", w.Clusters())
+	}
+	path := filepath.Join(t.TempDir(), "index.bin")
+	if err := w.Save(path, "sum"); err != nil {
+		t.Fatal(err)
+	}
+	opened, err := Open(t.Context(), path, "sum", 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer opened.Close()
+	for _, terms := range []bool{false, true} {
+		s := questions(v, 300, terms, 6)
+		s.Queries[3].Skip = []int32{0, 5, 7}
+		s.Queries[4].Among = []int32{1, 2, 3, 50, 51, 52}
+		some := manyFind(t, w, s, 36)
+		if all := manyFind(t, w, s, w.Clusters()); some < .9 || all < .999 {
+			t.Errorf("terms %v: %.3f of the best in 36 clusters, %.3f in all", terms, some, all)
+		}
+		want, err := w.Many(t.Context(), s, 24, 1)
+		for _, other := range []*Web{w, opened, build(t, v, Options{Threads: 1})} {
+			got, err2 := other.Many(t.Context(), s, 24, 3)
+			if err := errors.Join(err, err2); err != nil {
+				t.Fatal(err)
+			}
+			if !slices.EqualFunc(got, want, slices.Equal) {
+				t.Errorf("terms %v: others with other threads, or after it was saved", terms)
+			}
+		}
+	}
+	next := vectorsOf(t, append(slices.Clone(rows[400:]), rows[500], rows[500]))
+	updated, err := Update(t.Context(), w, next, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if share := manyFind(t, updated, questions(next, 300, false, 6), 24); share < .9 {
+		t.Errorf("%.3f of the best after rows came and went", share)
+	}
+}
+
+// manyFind returns the share of the best that clusters find, and fails where a score is not that of a scan or a hit may
+// not be one.
+func manyFind(t *testing.T, w *Web, s engine.TargetSearch, clusters int) float64 {
+	t.Helper()
+	want, err1 := engine.CPU{}.TopK(t.Context(), s)
+	got, err2 := w.Many(t.Context(), s, clusters, 2)
+	if err := errors.Join(err1, err2); err != nil {
+		t.Fatal(err)
+	}
+	found, all := 0, 0
+	for k := range want {
+		best := map[int32]float32{}
+		for _, h := range want[k] {
+			best[h.Target] = h.Score
+		}
+		all += len(want[k])
+		for at, h := range got[k] {
+			if z, ok := best[h.Target]; ok {
+				found++
+				if math.Abs(float64(z-h.Score)) > 1e-5 {
+					t.Fatalf("query %d: row %d scores %v, want %v", k, h.Target, h.Score, z)
+				}
+			}
+			if !allows(&s.Queries[k], h.Target) || at > 0 && (h.Score > got[k][at-1].Score ||
+				h.Target == got[k][at-1].Target) {
+				t.Fatalf("query %d: hits %v", k, got[k])
+			}
+		}
+	}
+	return float64(found) / float64(all)
+}

@@ -55,7 +55,7 @@ func (w *Web) Likely(s Walk, others ...func(scores []float32, rows []int32)) ([]
 		return out, nil
 	}
 	x.walk(max(s.Width, 1))
-	keep := func(row int32) bool { return allows(q, row) && (s.Keep == nil || s.Keep(row)) }
+	keep := func(row int32) bool { return allows(&q, row) && (s.Keep == nil || s.Keep(row)) }
 	for _, at := range x.stops {
 		if row := at.place(); keep(row) {
 			if out[0] = append(out[0], row); len(out[0]) == s.K {
@@ -142,19 +142,22 @@ func (w *Web) Top(s Walk) ([]engine.Hit, error) {
 }
 
 // allows reports whether a row may be a hit of a query.
-func allows(q engine.SearchQuery, row int32) bool {
+func allows(q *engine.SearchQuery, row int32) bool {
 	if _, skip := slices.BinarySearch(q.Skip, row); skip {
 		return false
 	}
+	if q.Among == nil {
+		return true
+	}
 	_, among := slices.BinarySearch(q.Among, row)
-	return q.Among == nil || among
+	return among
 }
 
 // exactly scores rows in full and keeps the best.
 func (s *Walk) exactly(rows []int32) []engine.Hit {
 	q, z := s.Query, make([]float32, len(rows))
 	kern.Dots(z, q.Vector, kern.MatrixOf(s.Targets), rows)
-	best := make(kern.Heap, 0, min(s.K, len(rows)))
+	best := make([]uint64, 0, len(rows))
 	for k, i := range rows {
 		if len(q.Offsets) > 0 {
 			field := uint16(0) // they are even
@@ -167,12 +170,13 @@ func (s *Walk) exactly(rows []int32) []engine.Hit {
 			z[k] += q.Slope * s.Values[i]
 		}
 		if z[k] == z[k] {
-			best.Offer(kern.RowScore{Row: i, Score: z[k]}, s.K)
+			best = append(best, ^kern.HitKey(kern.RowScore{Row: i, Score: z[k]}))
 		}
 	}
-	best.Sort()
-	hits := make([]engine.Hit, len(best))
-	for k, h := range best {
+	slices.Sort(best)
+	hits := make([]engine.Hit, min(s.K, len(best)))
+	for k := range hits {
+		h := kern.HitOf(^best[k])
 		hits[k] = engine.Hit{Target: h.Row, Score: h.Score}
 	}
 	return hits

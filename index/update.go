@@ -26,6 +26,9 @@ func Update(ctx context.Context, old *Web, v *graph.Vectors, o Options) (*Web, e
 	if 2*known < w.Rows() {
 		return Build(ctx, v, o)
 	}
+	if w.clusters, err = old.clusters.carried(ctx, v, to, w, o.Threads); err != nil {
+		return nil, err
+	}
 	b := newBuilder(w, o)
 	b.count = known
 	for _, i := range old.doors {

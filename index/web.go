@@ -42,10 +42,11 @@ type Web struct {
 	degree int
 	// links has for every row the next of those with equal codes, its twins, of which only the first has links; and
 	// then up to degree links. −1 is none.
-	links  []int32
-	doors  []int32 // where walks begin
-	rooms  sync.Pool
-	memory *kern.Mapped // of a web that was opened; nil of one that was built
+	links    []int32
+	doors    []int32 // where walks begin
+	clusters *clusters
+	rooms    sync.Pool
+	memory   *kern.Mapped // of a web that was opened; nil of one that was built
 }
 
 // How many rows are doors, and at how many of them a walk begins.
@@ -68,6 +69,9 @@ func Build(ctx context.Context, v *graph.Vectors, o Options) (*Web, error) {
 		return nil, err
 	}
 	w := newWeb(sketch, o.degree())
+	if w.clusters, err = makeClusters(ctx, v, o); err != nil {
+		return nil, err
+	}
 	return w, newBuilder(w, o).add(ctx, shuffled(w.pair(), o.Seed))
 }
 
@@ -150,7 +154,10 @@ func (w *Web) Degree() int { return w.degree }
 func (w *Web) Sketch() *engine.Sketch { return w.sketch }
 
 // Bytes returns how much memory the web takes.
-func (w *Web) Bytes() int { return w.codes.Bytes() + 4*(len(w.links)+len(w.doors)) }
+func (w *Web) Bytes() int {
+	c := w.clusters
+	return w.codes.Bytes() + 4*(len(w.links)+len(w.doors)+c.centres.Len()*c.centres.Dim()+len(c.first)+len(c.second))
+}
 
 // record returns the twin and the links of a row.
 func (w *Web) record(i int32) []int32 { return w.links[int(i)*(w.degree+1):][:w.degree+1] }

@@ -16,9 +16,12 @@ type Row struct {
 	Naive   []int32   // the rank of each target in the naive model's list, 0 where that is too short; nil without one
 }
 
-// batchSize is how many sources are scored by one call, unless an engine has a number of its own: a multiple of what is
-// compared with a vector at a time.
-const batchSize = 960
+// How many sources are scored by one call: exactly, unless an engine has a number of its own, a multiple of what is
+// compared with a vector at a time; by the index, as many as several threads look for at once.
+const (
+	batchSize   = 960
+	indexedSize = 1 << 16
+)
 
 // Batch recommends to many sources: the K best of each, without what it links to unless q.Linked. The same
 // nodes as Top gives come out, by block products where the model is an inner product without a field's offset; z may
@@ -39,14 +42,18 @@ func (r *Recommender) Batch(ctx context.Context, sources []int32, q Query) ([]Ro
 	if e, many := r.engine.(engine.Batching); many {
 		together = e.Together()
 	}
+	if !q.Exact && r.ManyByIndex(q.K) {
+		together = indexedSize
+	}
 	for from := 0; from < len(rows); from += together {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
 		part := rows[from:min(from+together, len(rows))]
 		if err := r.batch(ctx, part, r.ranker, q, func(row *Row, hits []engine.Hit) {
-			for _, h := range hits {
-				row.Targets, row.Logits = append(row.Targets, h.Target), append(row.Logits, h.Score)
+			row.Targets, row.Logits = make([]int32, len(hits)), make([]float32, len(hits))
+			for k, h := range hits {
+				row.Targets[k], row.Logits[k] = h.Target, h.Score
 			}
 		}); err != nil {
 			return nil, err
@@ -100,41 +107,6 @@ func (r *Recommender) batch(ctx context.Context, rows []Row, by ranking, q Query
 		keep(&rows[k], hits)
 	}
 	return nil
-}
-
-// batchTop finds the best by the index, and by the engine those of whom that finds too few, or all.
-func (r *Recommender) batchTop(ctx context.Context, s engine.TargetSearch, by ranking, q Query) ([][]engine.Hit,
-	error) {
-	if q.Exact || !r.ByIndex(q.K, true) || by.rows != r.ranker.rows {
-		return r.engine.TopK(ctx, s)
-	}
-	skipped := 0
-	for _, query := range s.Queries {
-		skipped = max(skipped, len(query.Skip))
-	}
-	lists, err := r.web.TopK(ctx, s, r.width(s.K, min(skipped, s.K)), r.threads)
-	if err != nil {
-		return nil, err
-	}
-	var short []int
-	left := s
-	left.Queries = nil
-	for k, hits := range lists {
-		if len(hits) < min(s.K, len(r.g.Targets())-len(s.Queries[k].Skip)) {
-			short = append(short, k)
-			left.Queries = append(left.Queries, s.Queries[k])
-		}
-	}
-	if len(short) > 0 {
-		found, err := r.engine.TopK(ctx, left)
-		if err != nil {
-			return nil, err
-		}
-		for at, k := range short {
-			lists[k] = found[at]
-		}
-	}
-	return lists, nil
 }
 
 // skipped lists who is never recommended to a source: itself and, unless they may be, those that it links to.

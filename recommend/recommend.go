@@ -98,7 +98,8 @@ type Recommender struct {
 	web         *index.Web
 	leastRecall float64
 	recalls     [len(measuredLengths)]Recall
-	scanned     [2]int // see scannedLike
+	many        Recall // of Batch
+	scanned     int    // see scannedLike
 	sampled     int    // see sampledOthers
 	// found when they are first needed: fields by name, and targets that new ones of a field are like in π̂
 	fieldsByName func() map[string]uint16

@@ -21,7 +21,9 @@ type Recall struct {
 	Share   float64 `json:"share" doc:"of the best, found by the index"`
 	Queries int     `json:"queries" doc:"lists that were compared with exact ones"`
 	K       int     `json:"k" doc:"their length"`
-	Width   int     `json:"width" doc:"how many nodes a search keeps on its way"`
+	Width   int     `json:"width,omitempty" doc:"how many nodes a search keeps on its way"`
+	// Clusters are of Batch, which has no width.
+	Clusters int `json:"clusters,omitempty" doc:"groups of like nodes that are looked at for each of many lists"`
 	// Used: lists are made by the index. It is false where no width finds enough.
 	Used bool `json:"used" doc:"false where lists are exact, since the index finds too few"`
 }
@@ -36,15 +38,12 @@ const (
 	mostWalked     = 1000 // longest list that is made by an index
 )
 
-// scannedLike says how many nodes a scan looks at in the time of a walk that is one node wide: for one list, and for
-// each of many at once.
-var scannedLike = [2]int{50, 1000}
+// scannedLike says how many nodes a scan looks at in the time of a walk that is one node wide.
+const scannedLike = 50
 
-// ByIndex reports whether lists of so many items are made by the index; many: those of Batch. It takes longer than a
-// scan where nodes are few.
-func (r *Recommender) ByIndex(k int, many bool) bool {
-	return r.walks(Query{K: k}) && (!many || r.g.Len() > r.scanned[1]*r.width(k, 0))
-}
+// ByIndex reports whether a list of so many items is made by the index. It takes longer than a scan where nodes are
+// few.
+func (r *Recommender) ByIndex(k int) bool { return r.walks(Query{K: k}) }
 
 // measuredLengths are the lengths of lists for which recall is measured, ascending: short ones need narrower walks.
 var measuredLengths = [...]int{10, 100}
@@ -64,7 +63,7 @@ func (r *Recommender) Measure(ctx context.Context) (Recall, error) {
 		orders = append(orders, measuredOrder{by: r.baseline})
 	}
 	for k := range orders {
-		if err := r.measured(ctx, &orders[k], sources); err != nil {
+		if err := r.measured(ctx, &orders[k], sources, slices.Max(measuredLengths[:])); err != nil {
 			return Recall{}, err
 		}
 	}
@@ -128,13 +127,13 @@ type measuredOrder struct {
 	exact  [][]engine.Hit
 }
 
-// measured finds the best of an order.
-func (r *Recommender) measured(ctx context.Context, o *measuredOrder, sources []Source) (err error) {
+// measured finds the k best of an order.
+func (r *Recommender) measured(ctx context.Context, o *measuredOrder, sources []Source, k int) (err error) {
 	if o.by.rows != r.ranker.rows {
 		return nil // no walk is by it
 	}
 	o.search = engine.TargetSearch{Targets: o.by.rows, Fields: r.nodes.Fields, Values: o.by.Popularity,
-		K: slices.Max(measuredLengths[:]), Sketch: r.sketchOf(o.by)}
+		K: k, Sketch: r.sketchOf(o.by)}
 	for _, s := range sources {
 		query, _ := r.query(o.by, s)
 		query.Skip = r.skipped(s, false)
@@ -219,7 +218,7 @@ func shareFound(found, exact [][]engine.Hit, most int) float64 {
 // a large part of all, looking at all takes no longer.
 func (r *Recommender) walks(q Query) bool {
 	return r.Recall().Used && !q.Exact && !q.Seen && !q.Source.anybody && q.K <= mostWalked &&
-		r.g.Len() > r.scanned[0]*r.width(q.K, 0) && (q.Explore == 0 || r.g.Len() > 16*r.sampleSize(q.K))
+		r.g.Len() > r.scanned*r.width(q.K, 0) && (q.Explore == 0 || r.g.Len() > 16*r.sampleSize(q.K))
 }
 
 // width is how wide a walk is that looks for so many, of which some are skipped.

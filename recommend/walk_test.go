@@ -32,7 +32,7 @@ func indexed(t *testing.T, g *graph.Graph, m, naive model.Model, web *index.Web)
 	if walking.walks(Query{K: 1}) {
 		t.Error("the index is used before its recall is known")
 	}
-	walking.scanned = [2]int{} // there are few nodes here
+	walking.scanned = 0 // there are few nodes here
 	recall := must(walking.Measure(t.Context()))(t)
 	if recall.Used && recall.Share < StandardRecall || recall.Queries != measuredLists || recall != walking.Recall() {
 		t.Fatalf("recall %+v; want one that will do", recall)
@@ -197,6 +197,12 @@ func TestBatchesByAnIndex(t *testing.T) {
 	const n = 4000
 	g, m, naive, web := calm(t, n, "diagonal")
 	exact, walking := indexed(t, g, m, naive, web)
+	walking.leastRecall = .9
+	recall := must(walking.MeasureMany(t.Context(), 50))(t)
+	if !recall.Used || recall.Share < .9 || recall.Queries != measuredLists || recall.K != 50 ||
+		recall.Clusters < fewestClusters || !walking.ManyByIndex(50) || walking.ManyByIndex(51) {
+		t.Fatalf("recall %+v", recall)
+	}
 	var sources []int32
 	for i := int32(5); i < n; i += 60 {
 		sources = append(sources, i)
@@ -214,8 +220,16 @@ func TestBatchesByAnIndex(t *testing.T) {
 			}
 		}
 	}
-	if same < len(want)*49 {
+	if share := float64(same) / float64(50*len(want)); share < .88 || share == 1 {
 		t.Errorf("%d of %d targets", same, 50*len(want))
+	}
+	walking.leastRecall = 1 // which no few clusters reach
+	if recall := must(walking.MeasureMany(t.Context(), 50))(t); recall.Used || walking.ManyByIndex(50) {
+		t.Errorf("recall %+v", recall)
+	}
+	if all := must(walking.Batch(t.Context(), sources, Query{K: 50}))(t); !slices.EqualFunc(all, want,
+		func(a, b Row) bool { return slices.Equal(a.Targets, b.Targets) }) {
+		t.Error("lists are not exact though the index finds too few")
 	}
 	whole := must(walking.Batch(t.Context(), sources[:2], Query{K: n - 100, Exact: true}))(t)
 	if len(whole[0].Targets) != n-100 {

@@ -62,7 +62,7 @@ func (s *Service) Overview(ctx context.Context) (_ Overview, err error) {
 		return o, err
 	}
 	o.Lists, o.Explored = s.traffic.rates(s.o.Now())
-	if line.current.ByIndex(10, false) {
+	if line.current.ByIndex(10) {
 		recall := line.current.Recall()
 		o.Index = &recall
 	}

@@ -132,6 +132,8 @@ type measuredModel struct {
 	Used         bool             `json:"used"`         // lists are made by the index
 	Milliseconds float64          `json:"milliseconds"` // a list of ten, by the index if that is used
 	Exact        float64          `json:"exactMilliseconds"`
+	// lists of many nodes at once, of a hundred
+	Many recommend.Recall `json:"many"`
 }
 
 func (x *indexed) print(w io.Writer) error {
@@ -161,6 +163,10 @@ func (x *indexed) print(w io.Writer) error {
 		}
 		text += fmt.Sprintf("  a list of ten takes %.2g ms, and %.2g ms exactly, on one processor\n",
 			m.Milliseconds, m.Exact)
+		if many := m.Many; many.Used {
+			text += fmt.Sprintf("  lists of all nodes look at %s and find %.1f%% of the best %d\n",
+				amount.Of(many.Clusters, "cluster"), 100*many.Share, many.K)
+		}
 	}
 	if len(x.Models) == 0 {
 		text += "\nNext:  unseen index " + quoted(filepath.Dir(x.Path)) + " --model MODEL\n"
@@ -258,7 +264,10 @@ func (f *indexCommand) measure(ctx context.Context, n *network.Network, web *ind
 	if out.Recall, err = r.Measure(ctx); err != nil {
 		return nil, err
 	}
-	out.Used = r.ByIndex(10, false)
+	if out.Many, err = r.MeasureMany(ctx, out.Recall.K); err != nil {
+		return nil, err
+	}
+	out.Used = r.ByIndex(10)
 	sources := r.Graph().Sources()
 	for _, exact := range []bool{false, true} {
 		const lists = 50
@@ -280,15 +289,11 @@ func (f *indexCommand) measure(ctx context.Context, n *network.Network, web *ind
 }
 
 // recallNote says how many lists at once are made.
-func recallNote(r *recommend.Recommender, k int, least float64) string {
-	of := r.Recall()
-	switch {
-	case !of.Used:
-		return fmt.Sprintf("lists are exact: with this model the index finds less than %.4g%% of the best, by the "+
-			"rule of lists or by the naive model, or too few by π̂ŷ", 100*least)
-	case !r.ByIndex(k, true):
-		return fmt.Sprintf("lists are exact: of %s, that is as fast as by the index",
-			amount.Of(r.Graph().Len(), "node"))
+func recallNote(r *recommend.Recommender, least float64) string {
+	of := r.ManyRecall()
+	if !of.Used {
+		return fmt.Sprintf("lists are exact: with this model the index is no faster, or finds less than %.4g%% of the "+
+			"best, by the rule of lists or by the naive model", 100*least)
 	}
 	return fmt.Sprintf("the index made the lists: it finds %.1f%% of the best %d, measured on %d nodes; --exact finds "+
 		"all, and takes longer", 100*of.Share, of.K, of.Queries)

@@ -266,10 +266,10 @@ func (f *recommendFlags) openRecommender(ctx context.Context, t *display) (_ *re
 		return nil, err
 	}
 	if o.Index != nil {
-		if _, err := out.Measure(ctx); err != nil {
+		if _, err := out.MeasureMany(ctx, f.k); err != nil {
 			return nil, err
 		}
-		out.notes = append(out.notes, recallNote(out.Recommender, f.k, f.recall))
+		out.notes = append(out.notes, recallNote(out.Recommender, f.recall))
 	}
 	if naive != nil && naive.Metadata[model.KeyPropensity] != "constant" {
 		out.notes = append(out.notes, fmt.Sprintf("--naive %s (%s) is not naive: it models exposure too, so "+

@@ -29,17 +29,18 @@ var batchPart = 4096
 
 // batchPlan is what a folder of lists is of: written first, so that a resumed run goes on with the same.
 type batchPlan struct {
-	Kind    string            `json:"kind"`
-	Model   string            `json:"model"` // SHA-256
-	Naive   string            `json:"naive,omitempty"`
-	Files   map[string]string `json:"files"` // of the dataset
-	Format  string            `json:"format"`
-	K       int               `json:"k"`
-	Linked  bool              `json:"linked,omitempty"`
-	Width   int               `json:"indexWidth,omitempty"` // of the walks of the index; 0: exact
-	Sources int               `json:"sources"`
-	IDs     string            `json:"ids,omitempty"` // SHA-256 of the list of nodes, if not all
-	Parts   int               `json:"parts"`
+	Kind   string            `json:"kind"`
+	Model  string            `json:"model"` // SHA-256
+	Naive  string            `json:"naive,omitempty"`
+	Files  map[string]string `json:"files"` // of the dataset
+	Format string            `json:"format"`
+	K      int               `json:"k"`
+	Linked bool              `json:"linked,omitempty"`
+	// clusters of the index that are looked at for each list; 0: exact
+	Clusters int    `json:"indexClusters,omitempty"`
+	Sources  int    `json:"sources"`
+	IDs      string `json:"ids,omitempty"` // SHA-256 of the list of nodes, if not all
+	Parts    int    `json:"parts"`
 }
 
 // batchResult is what unseen recommend --all has to say.
@@ -102,8 +103,10 @@ func runBatch(ctx context.Context, f recommendFlags, t *display) (*batchResult, 
 			return nil, err
 		}
 	}
-	if r.ByIndex(f.k, true) {
-		plan.Width = r.Recall().Width
+	together := 1 // parts
+	if r.ManyByIndex(f.k) {
+		plan.Clusters = r.ManyRecall().Clusters
+		together = max(mostTogether/(batchPart*max(f.k, 100)), 1)
 	}
 	plan.Sources, plan.Parts = len(sources), (len(sources)+batchPart-1)/batchPart
 	if err := plan.begin(f.output, f.resume); err != nil {
@@ -113,14 +116,15 @@ func runBatch(ctx context.Context, f recommendFlags, t *display) (*batchResult, 
 	began, meter := time.Now(), progress.NewMeter(t.report, "recommending", int64(plan.Parts))
 	written := make(chan error, 1) // of the part before, which is written while the next one is computed
 	written <- nil
-	for part := range plan.Parts {
-		path := batchFile(f.output, plan.Format, part)
-		if _, err := os.Stat(path); err == nil {
+	for part := 0; part < plan.Parts; {
+		if _, err := os.Stat(batchFile(f.output, plan.Format, part)); err == nil {
 			out.Resumed++
 			meter.Skip(1)
+			part++
 			continue
 		}
-		rows, err := r.Batch(ctx, sources[part*batchPart:min((part+1)*batchPart, len(sources))],
+		last := min(part+together, plan.Parts) // of these, some may be there
+		rows, err := r.Batch(ctx, sources[part*batchPart:min(last*batchPart, len(sources))],
 			recommend.Query{K: f.k, Linked: f.linked})
 		if failed := <-written; failed != nil {
 			return nil, failed
@@ -132,18 +136,32 @@ func runBatch(ctx context.Context, f recommendFlags, t *display) (*batchResult, 
 			}
 			return nil, causedByFlags(err)
 		}
-		go func() {
-			written <- atomicfile.Write(path, func(w io.Writer) error {
-				return writeRows(w, plan.Format, r.Recommender, rows)
-			})
-		}()
-		meter.Add(1, nil)
+		go func(part int) { written <- writeParts(f.output, plan.Format, part, r.Recommender, rows) }(part)
+		meter.Add(int64(last-part), nil)
+		part = last
 	}
 	if err := <-written; err != nil {
 		return nil, err
 	}
 	out.Seconds = time.Since(began).Seconds()
 	return out, nil
+}
+
+// mostTogether is how many items of lists are made at once, where that is faster.
+const mostTogether = 8 << 20
+
+// writeParts writes lists as parts, from one on, each whole or not at all.
+func writeParts(dir, format string, part int, r *recommend.Recommender, rows []recommend.Row) error {
+	for ; len(rows) > 0; part++ {
+		own := rows[:min(len(rows), batchPart)]
+		if err := atomicfile.Write(batchFile(dir, format, part), func(w io.Writer) error {
+			return writeRows(w, format, r, own)
+		}); err != nil {
+			return err
+		}
+		rows = rows[len(own):]
+	}
+	return nil
 }
 
 // nodesOf returns the nodes whose ids a file has, one per line.

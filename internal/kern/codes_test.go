@@ -504,3 +504,122 @@ func TestTopKCodesEdges(t *testing.T) {
 		}()
 	}
 }
+
+// Near finds the best by codes, whatever the threads and the kernels, and with lists those of the best lists alone, each
+// row once.
+func TestNear(t *testing.T) {
+	const rows, dim, queries, lists, k = 3000, 40, 300, 50, 7
+	random := rand.New(rand.NewPCG(4, 2))
+	numbers := func(n int) []float32 {
+		out := make([]float32, n)
+		for i := range out {
+			out[i] = float32(random.NormFloat64())
+		}
+		return out
+	}
+	coded := func(n int) *Codes {
+		m, err1 := View(numbers(n*dim), n, dim, dim)
+		c, err2 := Quantise(m, 2)
+		if err := errors.Join(err1, err2); err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	c, centres := coded(rows), coded(lists)
+	asked := numbers(queries * dim)
+	asked[5*dim] = float32(math.Inf(1))
+	q, err := View(asked, queries, dim, dim)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain := CodeSearch{Queries: q, K: k, Fields: make([]uint16, rows), Values: numbers(rows),
+		Keep: func(query int, row int32) bool { return (int(row)+query)%5 != 0 }}
+	for i := range plain.Fields {
+		plain.Fields[i] = uint16(i % 9)
+	}
+	terms := plain
+	for range queries {
+		terms.Offsets, terms.Slopes = append(terms.Offsets, numbers(9)), append(terms.Slopes, .5)
+	}
+	in := RowLists{Starts: []int{0}, Home: make([]int32, rows)}
+	for l := range lists {
+		for i := range rows {
+			if second := (i*7 + 3) % lists; i%lists == l || second == l {
+				in.Rows = append(in.Rows, int32(i))
+			}
+			in.Home[i] = int32(i % lists)
+		}
+		in.Starts = append(in.Starts, len(in.Rows))
+	}
+	for name, s := range map[string]NearSearch{
+		"all rows": {CodeSearch: plain}, "all rows, with terms": {CodeSearch: terms},
+		"lists": {CodeSearch: plain, Lists: in, Centres: centres, Visits: 9, CentreFields: make([]uint16, lists)},
+		"lists, with terms": {CodeSearch: terms, Lists: in, Centres: centres, Visits: 9,
+			CentreFields: make([]uint16, lists), CentreValues: numbers(lists)}} {
+		var first [][]RowScore
+		eachVariant(t, func(t *testing.T) {
+			for _, threads := range []int{1, 3} {
+				got, err := c.Near(t.Context(), s, threads)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, hits := range got {
+					Heap(hits).Sort()
+				}
+				if first == nil {
+					first = got
+					checkNear(t, name, c, &s, got)
+				}
+				if !slices.EqualFunc(got, first, slices.Equal) {
+					t.Errorf("%s: others with %d threads", name, threads)
+				}
+			}
+		})
+	}
+}
+
+// checkNear compares hits with what a look at every row finds.
+func checkNear(t *testing.T, name string, c *Codes, s *NearSearch, got [][]RowScore) {
+	t.Helper()
+	score := func(c *Codes, at CodeSearch, query int, row int32) (float32, bool) {
+		q := make([]float32, c.dim)
+		s.Queries.Load(q, query)
+		var p Probe
+		if !c.Ask(&p, q) {
+			return 0, false
+		}
+		z := []float32{0}
+		c.DotsAt(z, &p, []int32{row})
+		at.Offsets, at.Slopes = s.Offsets, s.Slopes
+		at.add(z, query, []int32{row})
+		return z[0], true
+	}
+	for query, hits := range got {
+		rows := oneList(c.rows).Rows
+		if s.Centres != nil {
+			var near Heap
+			for l := range int32(s.Centres.rows) {
+				if z, ok := score(s.Centres, CodeSearch{Fields: s.CentreFields, Values: s.CentreValues}, query,
+					l); ok {
+					near.Offer(RowScore{l, z}, s.Visits)
+				}
+			}
+			rows = nil
+			for _, l := range near {
+				rows = append(rows, s.Lists.Rows[s.Lists.Starts[l.Row]:s.Lists.Starts[l.Row+1]]...)
+			}
+			slices.Sort(rows)
+			rows = slices.Compact(rows)
+		}
+		var want Heap
+		for _, i := range rows {
+			if z, ok := score(c, s.CodeSearch, query, i); ok && s.keeps(query, i) {
+				want.Offer(RowScore{i, z}, s.K)
+			}
+		}
+		want.Sort()
+		if !slices.Equal(hits, want) {
+			t.Fatalf("%s: query %d finds %v, want %v", name, query, hits, want)
+		}
+	}
+}
