@@ -9,6 +9,9 @@
 // the vectors, so one web serves every model until the vectors change; then Update keeps what it knows of the others.
 // Walks compare codes of a byte per number; hits are compared in full, and have the scores of a scan.
 //
+// Many queries at once are compared with all rows of a few clusters, by block products. Every row is in the two
+// clusters that miss it least.
+//
 // A walk may miss some of the best. How many depends on the vectors, on the model and on Walk.Width, so package
 // recommend measures it, says it in every list, and makes lists exactly where too many would be missing.
 package index

@@ -38,7 +38,8 @@ func vectorsOf(t testing.TB, rows [][]float32) *graph.Vectors {
 	return v
 }
 
-// clustered makes rows around a few centres, with a spectrum that falls as that of texts does; lengths are 1, or spread.
+// clustered makes rows around a few centres, with a spectrum that falls as that of texts does; lengths are 1, or
+// spread.
 func clustered(n, dim int, spread float64, seed uint64) [][]float32 {
 	random := rand.New(rand.NewPCG(seed, 9))
 	centres := make([][]float64, 20)

@@ -44,14 +44,20 @@ func (r *Recommender) MeasureMany(ctx context.Context, k int) (Recall, error) {
 	return r.many, nil
 }
 
-// mostOfClusters: a scan of all rows takes no longer than looking at one in so many of the clusters.
-const mostOfClusters = 6
+// A scan of all nodes takes no longer than looking at one in so many of the clusters, nor than all else that the index
+// takes where there are so many nodes.
+const (
+	mostOfClusters = 6
+	scannedByMany  = 50_000
+)
 
 // ManyRecall is what MeasureMany found.
 func (r *Recommender) ManyRecall() Recall { return r.many }
 
 // ManyByIndex reports whether Batch makes lists of so many items by the index.
-func (r *Recommender) ManyByIndex(k int) bool { return r.many.Used && k <= r.many.K }
+func (r *Recommender) ManyByIndex(k int) bool {
+	return r.many.Used && k <= r.many.K && r.g.Len() >= r.scannedByMany
+}
 
 // batchTop finds the best by the index, and by the engine those of whom that finds too few, or all.
 func (r *Recommender) batchTop(ctx context.Context, s engine.TargetSearch, by ranking, q Query) ([][]engine.Hit,

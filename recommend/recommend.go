@@ -99,8 +99,9 @@ type Recommender struct {
 	leastRecall float64
 	recalls     [len(measuredLengths)]Recall
 	many        Recall // of Batch
-	scanned     int    // see scannedLike
-	sampled     int    // see sampledOthers
+	// see scannedLike and scannedByMany
+	scanned, scannedByMany int
+	sampled                int // see sampledOthers
 	// found when they are first needed: fields by name, and targets that new ones of a field are like in π̂
 	fieldsByName func() map[string]uint16
 	standIns     func() []int32
@@ -140,7 +141,8 @@ func New(g *graph.Graph, m model.Model, o Options) (*Recommender, error) {
 		}
 	}
 	if o.Index != nil && r.ranker.rows != nil && r.ranker.rows == g.Vectors() && o.Index.Rows() == g.Len() {
-		r.web, r.leastRecall, r.scanned = o.Index, cmp.Or(o.LeastRecall, StandardRecall), scannedLike
+		r.web, r.leastRecall = o.Index, cmp.Or(o.LeastRecall, StandardRecall)
+		r.scanned, r.scannedByMany = scannedLike, scannedByMany
 		r.sampled = sampledOthers
 	}
 	r.rooms.New = func() any { return new(room) }

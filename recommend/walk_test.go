@@ -32,7 +32,7 @@ func indexed(t *testing.T, g *graph.Graph, m, naive model.Model, web *index.Web)
 	if walking.walks(Query{K: 1}) {
 		t.Error("the index is used before its recall is known")
 	}
-	walking.scanned = 0 // there are few nodes here
+	walking.scanned, walking.scannedByMany = 0, 0 // there are few nodes here
 	recall := must(walking.Measure(t.Context()))(t)
 	if recall.Used && recall.Share < StandardRecall || recall.Queries != measuredLists || recall != walking.Recall() {
 		t.Fatalf("recall %+v; want one that will do", recall)

@@ -41,7 +41,9 @@ func newIndex() *cobra.Command {
 		Short: "Make lists fast in large datasets, and measure what that misses",
 		Long: `Make an index of the vectors of a dataset, in DATASET/index.bin: links between
 vectors that are near each other, by which a search finds nearly all of the best
-without looking at all nodes. unseen serve uses it, and unseen recommend --all.
+without looking at all nodes, and clusters of like vectors, of which lists of
+many nodes at once look at a few. unseen serve uses the links, and unseen
+recommend --all the clusters.
 
 An index is made of the vectors alone, so that it serves every model. After the
 vectors have changed, run the command again: what is known of the others is
@@ -133,7 +135,8 @@ type measuredModel struct {
 	Milliseconds float64          `json:"milliseconds"` // a list of ten, by the index if that is used
 	Exact        float64          `json:"exactMilliseconds"`
 	// lists of many nodes at once, of a hundred
-	Many recommend.Recall `json:"many"`
+	Many     recommend.Recall `json:"many"`
+	ManyUsed bool             `json:"manyUsed"`
 }
 
 func (x *indexed) print(w io.Writer) error {
@@ -163,7 +166,7 @@ func (x *indexed) print(w io.Writer) error {
 		}
 		text += fmt.Sprintf("  a list of ten takes %.2g ms, and %.2g ms exactly, on one processor\n",
 			m.Milliseconds, m.Exact)
-		if many := m.Many; many.Used {
+		if many := m.Many; m.ManyUsed {
 			text += fmt.Sprintf("  lists of all nodes look at %s and find %.1f%% of the best %d\n",
 				amount.Of(many.Clusters, "cluster"), 100*many.Share, many.K)
 		}
@@ -267,7 +270,7 @@ func (f *indexCommand) measure(ctx context.Context, n *network.Network, web *ind
 	if out.Many, err = r.MeasureMany(ctx, out.Recall.K); err != nil {
 		return nil, err
 	}
-	out.Used = r.ByIndex(10)
+	out.Used, out.ManyUsed = r.ByIndex(10), r.ManyByIndex(out.Recall.K)
 	sources := r.Graph().Sources()
 	for _, exact := range []bool{false, true} {
 		const lists = 50
@@ -291,9 +294,13 @@ func (f *indexCommand) measure(ctx context.Context, n *network.Network, web *ind
 // recallNote says how many lists at once are made.
 func recallNote(r *recommend.Recommender, least float64) string {
 	of := r.ManyRecall()
-	if !of.Used {
+	switch {
+	case !of.Used:
 		return fmt.Sprintf("lists are exact: with this model the index is no faster, or finds less than %.4g%% of the "+
 			"best, by the rule of lists or by the naive model", 100*least)
+	case !r.ManyByIndex(of.K):
+		return fmt.Sprintf("lists are exact: of %s, that is as fast as by the index",
+			amount.Of(r.Graph().Len(), "node"))
 	}
 	return fmt.Sprintf("the index made the lists: it finds %.1f%% of the best %d, measured on %d nodes; --exact finds "+
 		"all, and takes longer", 100*of.Share, of.K, of.Queries)

@@ -505,8 +505,8 @@ func TestTopKCodesEdges(t *testing.T) {
 	}
 }
 
-// Near finds the best by codes, whatever the threads and the kernels, and with lists those of the best lists alone, each
-// row once.
+// Near finds the best by codes, whatever the threads and the kernels, and with lists those of the best lists alone,
+// each row once.
 func TestNear(t *testing.T) {
 	const rows, dim, queries, lists, k = 3000, 40, 300, 50, 7
 	random := rand.New(rand.NewPCG(4, 2))
@@ -534,10 +534,11 @@ func TestNear(t *testing.T) {
 	}
 	plain := CodeSearch{Queries: q, K: k, Fields: make([]uint16, rows), Values: numbers(rows),
 		Keep: func(query int, row int32) bool { return (int(row)+query)%5 != 0 }}
-	for i := range plain.Fields {
-		plain.Fields[i] = uint16(i % 9)
-	}
 	terms := plain
+	terms.Fields = make([]uint16, rows)
+	for i := range plain.Fields {
+		plain.Fields[i], terms.Fields[i] = math.MaxUint16, uint16(i%9) // of no offsets, and of nine
+	}
 	for range queries {
 		terms.Offsets, terms.Slopes = append(terms.Offsets, numbers(9)), append(terms.Slopes, .5)
 	}
