@@ -282,8 +282,8 @@ func (s *cpuDesign) table(theta []float64) cellTable {
 	return t
 }
 
-// contribute returns what pair k contributes at the logit z.
-func (l *cpuLikelihood) contribute(k int, z float32, t cellTable, losses *tally) contribution {
+// point is what is known of pair k.
+func (l *cpuLikelihood) point(k int, t cellTable) point {
 	at := point{pi: t.pi[l.cell[k]], rest: t.rest[l.cell[k]], rate: 1, linked: l.linked[k]}
 	if l.rate != nil {
 		at.rate = l.rate[k]
@@ -291,6 +291,12 @@ func (l *cpuLikelihood) contribute(k int, z float32, t cellTable, losses *tally)
 	if l.exposure != nil {
 		at.exposure = l.exposure[k]
 	}
+	return at
+}
+
+// contribute returns what pair k contributes at the logit z.
+func (l *cpuLikelihood) contribute(k int, z float32, t cellTable, losses *tally) contribution {
+	at := l.point(k, t)
 	if l.spread == nil {
 		return at.contribute(float64(z), nil, losses)
 	}

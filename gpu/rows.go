@@ -144,9 +144,7 @@ func (e *OnCard) release() {
 
 // Close frees what the engine holds on its card, which stays open.
 func (e *OnCard) Close() error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.device.do(func() error {
+	return e.turn(func() error {
 		e.release()
 		e.device.trim()
 		return nil

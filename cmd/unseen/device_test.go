@@ -33,10 +33,14 @@ func TestDevices(t *testing.T) {
 			t.Errorf("%s: exit code %d: %s", c.args, code, stderr)
 		}
 	}
+	code, _, stderr := invoke("fit", "--method", "mle", "--device", "gpu")
+	if code == exitOK || !strings.Contains(stderr, "--device is for bayes") {
+		t.Errorf("fit: exit code %d: %s", code, stderr)
+	}
 	if _, err := gpu.Open(0); !errors.Is(err, gpu.ErrNoCard) {
 		t.Skip("there is a card: what is said without one was not tested")
 	}
-	code, _, stderr := invoke("evaluate", "none", "nothing", "--exact", "--device", "gpu")
+	code, _, stderr = invoke("evaluate", "none", "nothing", "--exact", "--device", "gpu")
 	if code == exitOK || strings.Count(strings.TrimSpace(stderr), "\n") > 0 ||
 		!strings.Contains(stderr, "no graphics card") || !strings.Contains(stderr, "leave it out") {
 		t.Errorf("exit code %d: %s", code, stderr)

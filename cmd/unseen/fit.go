@@ -64,6 +64,7 @@ type fitFlags struct {
 
 	output, checkpoint    string
 	resume, quiet, asJSON bool
+	deviceFlags
 }
 
 // learnFlags say how to learn, which a refresh has from its model.
@@ -145,6 +146,7 @@ func (f *fitFlags) register(cmd *cobra.Command) {
 	flags.Lookup("starts").DefValue = "" // it would be []
 	flags.Uint64Var(&f.seed, "seed", 1, "seed of the world and of training")
 	threadsFlag(cmd, &f.threads)
+	f.deviceFlags.register(cmd, "sums many pairs of bayes")
 	f.drawing.add(cmd)
 	flags.StringVar(&f.world, "world", "saturated", "kind of world")
 	flags.StringArrayVar(&f.violations, "violate", nil, "break an assumption: `name=value`, such as text=0.5")
@@ -343,6 +345,12 @@ func (f *fitFlags) settings() (fit.Settings, error) {
 	case f.resume && f.output == "" && f.checkpoint == "":
 		return s, usagef("--resume needs to know where the checkpoint is; give the -o or the --checkpoint of " +
 			"the interrupted run")
+	}
+	if err := f.deviceFlags.check(func(string) bool { return false }); err != nil {
+		return s, err
+	}
+	if f.device != "cpu" && f.method != "" && f.method != "bayes" {
+		return s, usagef("--device is for bayes, whose sums over many pairs a card makes; leave it out for %s", f.method)
 	}
 	if f.checkpoint == "" && f.output != "" {
 		f.checkpoint = f.output + ".checkpoint"
@@ -682,6 +690,15 @@ func runFit(ctx context.Context, f fitFlags, t *display) (*fitReport, error) {
 		return nil, err
 	}
 	defer t.clear()
+	device, done, tried, err := f.deviceFlags.open(f.threads)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	settings.Engine = device
+	for _, note := range tried {
+		t.note("%s", note)
+	}
 	open := f.fromWorld
 	if f.data != "" {
 		open = f.fromDataset
