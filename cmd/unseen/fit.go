@@ -146,7 +146,7 @@ func (f *fitFlags) register(cmd *cobra.Command) {
 	flags.Lookup("starts").DefValue = "" // it would be []
 	flags.Uint64Var(&f.seed, "seed", 1, "seed of the world and of training")
 	threadsFlag(cmd, &f.threads)
-	f.deviceFlags.register(cmd, "sums many pairs of bayes")
+	f.deviceFlags.register(cmd, "sums pairs")
 	f.drawing.add(cmd)
 	flags.StringVar(&f.world, "world", "saturated", "kind of world")
 	flags.StringArrayVar(&f.violations, "violate", nil, "break an assumption: `name=value`, such as text=0.5")
@@ -350,7 +350,8 @@ func (f *fitFlags) settings() (fit.Settings, error) {
 		return s, err
 	}
 	if f.device != "cpu" && f.method != "" && f.method != "bayes" {
-		return s, usagef("--device is for bayes, whose sums over many pairs a card makes; leave it out for %s", f.method)
+		return s, usagef("--device is for bayes, whose sums over many pairs a card makes; leave it out for %s",
+			f.method)
 	}
 	if f.checkpoint == "" && f.output != "" {
 		f.checkpoint = f.output + ".checkpoint"
@@ -741,23 +742,8 @@ func runFit(ctx context.Context, f fitFlags, t *display) (*fitReport, error) {
 			return nil, causedByFlags(err)
 		}
 	}
-	if f.output != "" {
-		m, err := result.Model()
-		if err != nil {
-			return nil, err
-		}
-		if r.Certificate != nil {
-			if m.Certificate, err = json.Marshal(r.Certificate); err != nil {
-				return nil, err
-			}
-		}
-		if err := model.Save(f.output, m); err != nil {
-			kept := "what was learned"
-			if slices.ContainsFunc(result.Warnings, func(w risk.Warning) bool { return w.Kind == "checkpoint" }) {
-				kept = "only the beginning" // there was no room for the last checkpoint either
-			}
-			return nil, fmt.Errorf("%w; then run the same command with --resume: %s is in %s", err, kept, f.checkpoint)
-		}
+	if err := f.save(result, r.Certificate); err != nil {
+		return nil, err
 	}
 	if f.checkpoint != "" {
 		if err := settings.Checkpoint.Remove(); err != nil {
@@ -772,6 +758,30 @@ func runFit(ctx context.Context, f fitFlags, t *display) (*fitReport, error) {
 		r.Held, err = hold(ctx, problem.Nodes.Fields, result, from.held.Pairs)
 	}
 	return r, err
+}
+
+// save writes the model, with its certificate if there is one.
+func (f *fitFlags) save(result *fit.Result, certificate *evaluate.Certificate) error {
+	if f.output == "" {
+		return nil
+	}
+	m, err := result.Model()
+	if err != nil {
+		return err
+	}
+	if certificate != nil {
+		if m.Certificate, err = json.Marshal(certificate); err != nil {
+			return err
+		}
+	}
+	if err := model.Save(f.output, m); err != nil {
+		kept := "what was learned"
+		if slices.ContainsFunc(result.Warnings, func(w risk.Warning) bool { return w.Kind == "checkpoint" }) {
+			kept = "only the beginning" // there was no room for the last checkpoint either
+		}
+		return fmt.Errorf("%w; then run the same command with --resume: %s is in %s", err, kept, f.checkpoint)
+	}
+	return nil
 }
 
 // plantable returns the weights of a diagonal model, which give the planted truths their direction; nil draws one.
