@@ -22,7 +22,8 @@ func New(ctx context.Context, s Settings) (*World, error) {
 	if err != nil {
 		return nil, err
 	}
-	g, err := buildNodes(s, texts)
+	lexicons, titles := lexiconsOf(s.Fields), rand.New(newStream(s.Seed, titleStream, 0))
+	g, err := buildNodes(s, texts, func(t text) string { return lexicons[t.area].title(int(t.topic), titles) })
 	if err == nil {
 		g, err = g.WithVectors(vectors)
 	}

@@ -13,6 +13,7 @@ const (
 	vectorStream      = "vector"
 	timeStream        = "time"
 	titleStream       = "title"
+	sentenceStream    = "sentence"
 	weightStream      = "weight"
 	propensityStream  = "propensity"
 	popularityStream  = "popularity"

@@ -112,6 +112,20 @@ func otherField(name string) lexicon {
 	return lexicon{topics, []string{"change", "design", "growth", "limits", "origins", "variation"}}
 }
 
+// lexiconsOf are those of fields.
+func lexiconsOf(fields []Field) []lexicon {
+	lexicons := make([]lexicon, len(fields))
+	for k, f := range fields {
+		lexicons[k] = otherField(f.Name)
+		for _, v := range vocabulary {
+			if v.field == f.Name {
+				lexicons[k] = v.lexicon
+			}
+		}
+	}
+	return lexicons
+}
+
 // topic names a topic; there may be more than the words for them.
 func (l lexicon) topic(k int) string {
 	name := l.topics[k%len(l.topics)]
@@ -143,8 +157,13 @@ func (l lexicon) title(topic int, src *rand.Rand) string {
 	default:
 		title = "the role of " + noun + " in " + about
 	}
-	letter, size := utf8.DecodeRuneInString(title)
-	return string(unicode.ToUpper(letter)) + title[size:]
+	return capital(title)
+}
+
+// capital begins a text with a capital letter.
+func capital(text string) string {
+	letter, size := utf8.DecodeRuneInString(text)
+	return string(unicode.ToUpper(letter)) + text[size:]
 }
 
 // Times of nodes: from the first of 1990 to the end of 2019, four times as many a year at the end as
@@ -162,24 +181,15 @@ func timeAt(share float64) time.Time {
 	return firstTime.Add(time.Duration(elapsed * float64(lastTime.Sub(firstTime)))).Truncate(time.Second)
 }
 
-// buildNodes makes the graph's nodes, oldest first, without links.
-func buildNodes(s Settings, texts []text) (*graph.Graph, error) {
-	lexicons := make([]lexicon, len(s.Fields))
-	for k, f := range s.Fields {
-		lexicons[k] = otherField(f.Name)
-		for _, v := range vocabulary {
-			if v.field == f.Name {
-				lexicons[k] = v.lexicon
-			}
-		}
-	}
-	times, titles := rand.New(newStream(s.Seed, timeStream, 0)), rand.New(newStream(s.Seed, titleStream, 0))
+// buildNodes makes the graph's nodes, oldest first and without links, with titles that are asked for one by one.
+func buildNodes(s Settings, texts []text, title func(text) string) (*graph.Graph, error) {
+	times := rand.New(newStream(s.Seed, timeStream, 0))
 	var b graph.Builder
 	for i, t := range texts {
 		node := graph.Node{
 			ID:    "p" + strconv.Itoa(i),
 			Field: s.Fields[t.field].Name,
-			Title: lexicons[t.area].title(int(t.topic), titles),
+			Title: title(t),
 			Time:  timeAt((float64(i) + times.Float64()) / float64(s.Nodes)),
 		}
 		if _, err := b.AddNode(node); err != nil {

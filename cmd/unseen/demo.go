@@ -5,12 +5,15 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
 
 	"github.com/spf13/cobra"
 
+	"unseen/dataset"
+	"unseen/encode"
 	"unseen/engine"
 	"unseen/evaluate"
 	"unseen/figure"
@@ -40,9 +43,9 @@ func newDemo() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Find what exposure hides, in a world whose truth is known",
-		Long: `Generate a small world of papers in which everything is known: what is relevant,
-what authors were shown, and what they cite as a result. Learn from the
-citations alone with two methods: naive, which takes a missing citation for
+		Long: `Generate a small world of papers with texts, in which everything is known: what
+is relevant, what authors were shown, and what they cite as a result. Learn from
+the citations alone with two methods: naive, which takes a missing citation for
 irrelevant, and bayes, which also learns what was shown. Compare both with the
 truth: how good they are, how good they look, which papers exposure hid, and
 where each leads when it is trained on its own recommendations.
@@ -80,7 +83,7 @@ numbers are computed; the same seed gives the same numbers.`,
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.IntVar(&f.papers, "papers", 3000, "papers in the world")
+	flags.IntVar(&f.papers, "papers", 2000, "papers in the world")
 	flags.Uint64Var(&f.seed, "seed", 1, "seed of the world and of training")
 	threadsFlag(cmd, &f.threads)
 	flags.StringVar(&f.out, "out", "unseen-demo", "`folder` to write")
@@ -168,7 +171,7 @@ type demoRound struct {
 // runDemo makes the world, learns, compares and writes the folder.
 func runDemo(ctx context.Context, f demoFlags, t *display) (*demo, error) {
 	t.say("making a world of %s papers", amount.Text(f.papers))
-	w, err := demoWorld(ctx, f)
+	w, texts, err := demoWorld(ctx, f)
 	if err != nil {
 		return nil, err
 	}
@@ -238,11 +241,22 @@ func runDemo(ctx context.Context, f demoFlags, t *display) (*demo, error) {
 		return nil, err
 	}
 	t.say("writing %s", f.out)
-	return d, d.write(ctx, f, g, problem.Origin)
+	content := dataset.Content{Graph: g, Text: func(i int32) (string, error) { return texts.bodies[i], nil },
+		Encoder: &dataset.StoredEncoder{Kind: encode.Kind, Write: texts.encoder.Write}}
+	return d, d.write(ctx, f, content, problem.Origin)
 }
 
-// demoWorld makes a world of papers and draws its citations.
-func demoWorld(ctx context.Context, f demoFlags) (*world.World, error) {
+// demoTexts are what the papers say, and what makes vectors of it.
+type demoTexts struct {
+	bodies  []string
+	encoder *encode.LSA
+}
+
+// Numbers of a vector, and how far the weights of relevance differ: it is nearly how alike texts are.
+const demoDim, demoSpread = 64, .3
+
+// demoWorld writes papers, plants a truth on what they say, and draws their citations.
+func demoWorld(ctx context.Context, f demoFlags) (*world.World, *demoTexts, error) {
 	// fields of study of the paper's shares, but for those too small to learn anything of
 	fields := world.FieldsOfStudy()
 	var all float64
@@ -250,12 +264,38 @@ func demoWorld(ctx context.Context, f demoFlags) (*world.World, error) {
 		all += field.Share
 	}
 	fields = slices.DeleteFunc(fields, func(field world.Field) bool { return field.Share < .01*all })
-	w, err := world.New(ctx, world.Settings{Nodes: f.papers, Dim: 64, Fields: fields, Homophily: 1,
-		Scenario: world.Scenario{BaseRate: .01, OracleAUC: .985, Seed: f.seed, Threads: f.threads}})
+	g, bodies, err := world.Papers(world.PaperSettings{Nodes: f.papers, Fields: fields, Seed: f.seed})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return w.Linked(ctx)
+	var texts encode.TextList
+	for i, body := range bodies {
+		texts = append(texts, encode.Text{Title: g.Title(int32(i)), Body: body})
+	}
+	encoder, _, err := encode.Fit(ctx, texts, encode.Settings{Dim: demoDim, Threads: f.threads})
+	if err != nil {
+		return nil, nil, err
+	}
+	vectors, err := graph.NewVectors(g.Len(), demoDim)
+	if err == nil {
+		_, err = encoder.EncodeAll(ctx, texts, vectors, f.threads, nil)
+	}
+	if err == nil {
+		g, err = g.WithVectors(vectors)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	weights, rng := make([]float32, demoDim), rand.New(rand.NewPCG(f.seed, 0xde30))
+	for d := range weights {
+		weights[d] = float32(1 + demoSpread*rng.NormFloat64())
+	}
+	w, err := world.Plant(ctx, g, weights, world.Scenario{BaseRate: .01, OracleAUC: .985, Seed: f.seed,
+		Threads: f.threads})
+	if err == nil {
+		w, err = w.Linked(ctx)
+	}
+	return w, &demoTexts{bodies, encoder}, err
 }
 
 // describe says what the world is like.

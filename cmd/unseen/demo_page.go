@@ -54,7 +54,8 @@ func (d *demo) print(w io.Writer) error {
 	b.WriteString(wrap(fmt.Sprintf("Truth: propensities are off by %.0f%% on average over the %d pairs of fields.",
 		100*d.Propensity, d.Fields*d.Fields)))
 	if len(d.Hidden) > 0 {
-		fmt.Fprintf(&b, "\nHidden by exposure from “%s” (%s):\n", d.Source.Title, d.Source.Field)
+		from := short(d.Source.Title, 49-utf8.RuneCountInString(d.Source.Field))
+		fmt.Fprintf(&b, "\nHidden by exposure from “%s” (%s):\n", from, d.Source.Field)
 		fmt.Fprintf(&b, "  rank as seen, by relevance                             shown  relevant, truly\n")
 		for _, h := range d.Hidden {
 			fmt.Fprintf(&b, "  %4d → %-2d  %-43s %4.0f%%  %4.0f%%  %4.0f%%\n", h.Seen, h.Corrected,

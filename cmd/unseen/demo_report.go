@@ -10,7 +10,6 @@ import (
 	"unseen/dataset"
 	"unseen/evaluate"
 	"unseen/figure"
-	"unseen/graph"
 	"unseen/internal/amount"
 	"unseen/internal/atomicfile"
 	"unseen/model"
@@ -19,9 +18,9 @@ import (
 )
 
 // write writes the folder: the data, the models and the report. Each is whole or not there.
-func (d *demo) write(ctx context.Context, f demoFlags, g *graph.Graph, data *sample.Origin) error {
+func (d *demo) write(ctx context.Context, f demoFlags, content dataset.Content, data *sample.Origin) error {
 	folder := filepath.Join(f.out, "dataset")
-	manifest, err := dataset.Write(ctx, folder, dataset.Content{Graph: g},
+	manifest, err := dataset.Write(ctx, folder, content,
 		dataset.WriteOptions{Provenance: dataset.Provenance{
 			MadeBy: "unseen", Command: []string{"unseen", "demo", "--papers", fmt.Sprint(f.papers), "--seed",
 				fmt.Sprint(f.seed)}, Seed: &f.seed,

@@ -166,6 +166,12 @@ func TestDemoCommand(t *testing.T) {
 	if n := data.Graph().Len(); n != 250 || data.Graph().Vectors() == nil {
 		t.Errorf("the dataset has %d nodes", n)
 	}
+	// new texts can be asked about, and reasons name their words
+	code, page, stderr := invoke("recommend", filepath.Join(folders[0], "model.safetensors"), filepath.Join(folders[0],
+		"dataset"), "--text", "Drought and carbon: a changing climate", "-k", "5", "--explain", "--quiet")
+	if code != exitOK || !strings.Contains(page, "in both texts") || !strings.Contains(page, "limate") {
+		t.Errorf("exit code %d, stderr %q:\n%s", code, stderr, page)
+	}
 	var got demo
 	decodeOne(t, pages[2], &got)
 	if got.Papers != 250 || got.Seed != 1 || len(got.Recommenders) != 2 || got.Recommenders[1].Risk == 0 ||
