@@ -210,6 +210,12 @@ func (b *bayesian) design(ctx context.Context, pairs engine.DesignPairs) (engine
 	return s.engine().Design(ctx, pairs)
 }
 
+// inMemory returns how many pairs are learned from as they are, and with how many learning begins where there are more.
+func (s Settings) inMemory(dim int) (most, part int) {
+	room := cmp.Or(s.mostBytes, mostBytes) / 4 / (dim + 1)
+	return min(room, mostPairs), min(room/partOfBytes, partPairs)
+}
+
 // learnedFromAll says what comes from a part.
 const learnedFromAll = "bayes learned from all %d pairs; what it knows of its own bias, of other starts and of other " +
 	"assumptions comes from %d of them"
@@ -218,7 +224,8 @@ const learnedFromAll = "bayes learned from all %d pairs; what it knows of its ow
 func (b *bayesian) limit(learned bool) {
 	s, dim := b.result.Settings, b.problem.Nodes.Vectors.Dim()
 	bytes := cmp.Or(s.mostBytes, mostBytes)
-	all, most := b.problem.Train.Len(), bytes/4/(dim+1)
+	all, room := b.problem.Train.Len(), bytes/4/(dim+1)
+	most, begin := s.inMemory(dim)
 	warn := func(format string, a ...any) {
 		b.result.Warnings = append(b.result.Warnings, risk.Warning{Kind: "sample", Message: fmt.Sprintf(format, a...)})
 	}
@@ -226,13 +233,13 @@ func (b *bayesian) limit(learned bool) {
 	case b.result.all.whole(): // what is in hand was drawn to be learned from
 		b.whole = &whole{bayesian: b, problem: b.problem}
 		warn(learnedFromAll, b.whole.count(), all)
-	case learned && dim <= cmp.Or(s.mostExact, mostExact) && all > min(most, mostPairs):
+	case learned && dim <= cmp.Or(s.mostExact, mostExact) && all > most:
 		b.whole = &whole{bayesian: b, problem: b.problem}
-		_, part := thinToLearn(b.problem, min(most/partOfBytes, partPairs), s)
+		_, part := thinToLearn(b.problem, begin, s)
 		b.problem.Train, b.problem.Exposure = part.Pairs, part.Exposure
 		warn(learnedFromAll, all, b.problem.Train.Len())
-	case all > most:
-		part := b.problem.Training().At(sample.Thin(all, most, s.Seed))
+	case all > room:
+		part := b.problem.Training().At(sample.Thin(all, room, s.Seed))
 		b.problem.Train, b.problem.Exposure = part.Pairs, part.Exposure
 		warn("bayes learned from a random %d of the %d pairs: it keeps %d numbers for each, and more pairs would take "+
 			"over %d MB", b.problem.Train.Len(), all, dim, bytes>>20)

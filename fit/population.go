@@ -50,7 +50,10 @@ func FitPopulation(ctx context.Context, all Population, s Settings) (*Result, er
 		return nil, err
 	}
 	from := &elsewhere{Population: all, survey: survey}
-	most := cmp.Or(survey.Hold, min(cmp.Or(s.mostBytes, mostBytes)/4/(survey.Dim+1), mostPairs))
+	most, part := s.inMemory(survey.Dim)
+	if survey.Hold > 0 {
+		most, part = survey.Hold, min(survey.Hold/partOfBytes, partPairs)
+	}
 	if survey.count() <= int64(most) {
 		p, err := all.Draw(ctx, evenChoice(1))
 		if err != nil {
@@ -63,7 +66,7 @@ func FitPopulation(ctx context.Context, all Population, s Settings) (*Result, er
 			survey.count(), survey.Dim, mostExact)
 	}
 	from.part = true
-	t := thinnedPairs{share: sharesOf(survey.Kinds, min(most/partOfBytes, partPairs), filled.evenly())}
+	t := thinnedPairs{share: sharesOf(survey.Kinds, part, filled.evenly())}
 	p, err := all.Draw(ctx, PairChoice{Seed: s.Seed, Share: t.share})
 	if err != nil {
 		return nil, err

@@ -9,8 +9,10 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"unseen/beam/shards"
 	"unseen/engine"
@@ -252,6 +254,28 @@ func TestBayesIsThatOfOneMachine(t *testing.T) {
 			t.Errorf("left %v", left)
 		}
 	}
+}
+
+// TestBayesOfManyPairs has more pairs than fit.Fit keeps in memory, so that both learn by way of a part.
+func TestBayesOfManyPairs(t *testing.T) {
+	if os.Getenv("UNSEEN_BEAM_MANY") == "" {
+		t.Skip("minutes; set UNSEEN_BEAM_MANY to a number of nodes, 4000 or more")
+	}
+	nodes := must(strconv.Atoi(os.Getenv("UNSEEN_BEAM_MANY")))(t)
+	s := newSetup(t, nodes, 8)
+	settings := bayesSettings()
+	began := time.Now()
+	want := must(fit.Fit(t.Context(), s.Problem, settings))(t)
+	single := time.Since(began)
+	cluster, m := s.cut(t, shards.CutSettings{Nodes: 1500, Pairs: 60_000})
+	began = time.Now()
+	got := must(fit.FitPopulation(t.Context(), cluster.Population(0), settings))(t)
+	t.Logf("%d pairs in %d shards: one machine %.1f s, over shards %.1f s in %d jobs; parameters off by %.2g and %.2g, "+
+		"mean ŷ %.8g and %.8g, class %s and %s", m.Extent.Pairs, len(m.Train), single.Seconds(),
+		time.Since(began).Seconds(), cluster.Evaluations(), relative(got.LinkParams, want.LinkParams),
+		relative(got.PropensityParams, want.PropensityParams), got.Findings.MeanLink.Value,
+		want.Findings.MeanLink.Value, got.Findings.Class, want.Findings.Class)
+	compareFits(t, len(m.Train), got, want)
 }
 
 func compareFits(t *testing.T, cut int, a, b *fit.Result) {

@@ -4,6 +4,7 @@
 //	unseen-beam fit shards -o model.safetensors --runner flink --endpoint localhost:8099
 //	unseen-beam evaluate model.safetensors shards
 //	unseen-beam recommend model.safetensors shards -o lists
+//	unseen-beam plan --nodes 320000000 --links 3200000000 --machines 8
 package main
 
 import (
@@ -72,6 +73,6 @@ func newRoot() *cobra.Command {
 		SilenceErrors: true,
 		Version:       job.Version,
 	}
-	root.AddCommand(newImport(), newFit(), newEvaluate(), newRecommend())
+	root.AddCommand(newImport(), newFit(), newEvaluate(), newRecommend(), newPlan())
 	return root
 }
