@@ -270,8 +270,8 @@ func TestBayesOfManyPairs(t *testing.T) {
 	cluster, m := s.cut(t, shards.CutSettings{Nodes: 1500, Pairs: 60_000})
 	began = time.Now()
 	got := must(fit.FitPopulation(t.Context(), cluster.Population(0), settings))(t)
-	t.Logf("%d pairs in %d shards: one machine %.1f s, over shards %.1f s in %d jobs; parameters off by %.2g and %.2g, "+
-		"mean ŷ %.8g and %.8g, class %s and %s", m.Extent.Pairs, len(m.Train), single.Seconds(),
+	t.Logf("%d pairs in %d shards: one machine %.1f s, over shards %.1f s in %d jobs; parameters off by %.2g and "+
+		"%.2g, mean ŷ %.8g and %.8g, class %s and %s", m.Extent.Pairs, len(m.Train), single.Seconds(),
 		time.Since(began).Seconds(), cluster.Evaluations(), relative(got.LinkParams, want.LinkParams),
 		relative(got.PropensityParams, want.PropensityParams), got.Findings.MeanLink.Value,
 		want.Findings.MeanLink.Value, got.Findings.Class, want.Findings.Class)

@@ -26,7 +26,8 @@ func TestPlan(t *testing.T) {
 	}
 	// a gradient of 500 million pairs, and the rows that its shards name, on two cores
 	rows := small.ReadBytes / (4 * 64) / 1e6
-	if want := (500*.23+rows*1.6)/2 + startSeconds; rows < 100 || small.PassSeconds < .99*want || small.PassSeconds > 1.01*want {
+	want := (500*.23+rows*1.6)/2 + startSeconds
+	if rows < 100 || small.PassSeconds < .99*want || small.PassSeconds > 1.01*want {
 		t.Errorf("a pass takes %v s, not %v", small.PassSeconds, want)
 	}
 	args := []string{"--nodes", "320000000", "--links", "3200000000", "--dimension", "256", "--machines"}
