@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"unseen/engine"
+	"unseen/internal/kern"
 )
 
 // Row is the list of one source among many, best first.
@@ -82,7 +83,7 @@ func (r *Recommender) Batch(ctx context.Context, sources []int32, q Query) ([]Ro
 	return rows, nil
 }
 
-// batch finds the best of some sources by one ranker.
+// batch finds the best of some sources by one ranker. Several goroutines call keep.
 func (r *Recommender) batch(ctx context.Context, rows []Row, by ranking, q Query,
 	keep func(*Row, []engine.Hit)) error {
 	if by.rows == nil {
@@ -90,22 +91,27 @@ func (r *Recommender) batch(ctx context.Context, rows []Row, by ranking, q Query
 	}
 	search := engine.TargetSearch{Targets: by.rows, Fields: r.nodes.Fields, Values: by.Popularity, K: q.K,
 		Sketch: r.sketchOf(by)}
-	for k := range rows {
-		source := r.Node(rows[k].Source)
-		query, _ := r.query(by, source)
-		query.Skip = r.skipped(source, q.Linked)
-		if r.g.TwoSided() {
-			query.Among = r.g.Targets()
+	search.Queries = make([]engine.SearchQuery, len(rows))
+	kern.Chunks(len(rows), 64, r.threads, func(_, _, from, to int) {
+		for k := from; k < to; k++ {
+			source := r.Node(rows[k].Source)
+			query, _ := r.query(by, source)
+			query.Skip = r.skipped(source, q.Linked)
+			if r.g.TwoSided() {
+				query.Among = r.g.Targets()
+			}
+			search.Queries[k] = query
 		}
-		search.Queries = append(search.Queries, query)
-	}
+	})
 	lists, err := r.batchTop(ctx, search, by, q)
 	if err != nil {
 		return err
 	}
-	for k, hits := range lists {
-		keep(&rows[k], hits)
-	}
+	kern.Chunks(len(rows), 64, r.threads, func(_, _, from, to int) {
+		for k := from; k < to; k++ {
+			keep(&rows[k], lists[k])
+		}
+	})
 	return nil
 }
 

@@ -112,6 +112,10 @@ func runBatch(ctx context.Context, f recommendFlags, t *display) (*batchResult, 
 	if err := plan.begin(f.output, f.resume); err != nil {
 		return nil, err
 	}
+	writer, err := newPartWriter(f.output, plan.Format, r.Recommender)
+	if err != nil {
+		return nil, err
+	}
 	out := &batchResult{Folder: f.output, Nodes: len(sources), Parts: plan.Parts, Warnings: r.notes}
 	began, meter := time.Now(), progress.NewMeter(t.report, "recommending", int64(plan.Parts))
 	written := make(chan error, 1) // of the part before, which is written while the next one is computed
@@ -136,7 +140,7 @@ func runBatch(ctx context.Context, f recommendFlags, t *display) (*batchResult, 
 			}
 			return nil, causedByFlags(err)
 		}
-		go func(part int) { written <- writeParts(f.output, plan.Format, part, r.Recommender, rows) }(part)
+		go func(part int) { written <- writer.write(part, rows) }(part)
 		meter.Add(int64(last-part), nil)
 		part = last
 	}
@@ -149,20 +153,6 @@ func runBatch(ctx context.Context, f recommendFlags, t *display) (*batchResult, 
 
 // mostTogether is how many items of lists are made at once, where that is faster.
 const mostTogether = 8 << 20
-
-// writeParts writes lists as parts, from one on, each whole or not at all.
-func writeParts(dir, format string, part int, r *recommend.Recommender, rows []recommend.Row) error {
-	for ; len(rows) > 0; part++ {
-		own := rows[:min(len(rows), batchPart)]
-		if err := atomicfile.Write(batchFile(dir, format, part), func(w io.Writer) error {
-			return writeRows(w, format, r, own)
-		}); err != nil {
-			return err
-		}
-		rows = rows[len(own):]
-	}
-	return nil
-}
 
 // nodesOf returns the nodes whose ids a file has, one per line.
 func nodesOf(g *graph.Graph, path string) (nodes []int32, err error) {
@@ -225,10 +215,43 @@ func (p batchPlan) begin(dir string, resume bool) error {
 	return err
 }
 
-// writeRows writes a part.
-func writeRows(w io.Writer, format string, r *recommend.Recommender, rows []recommend.Row) error {
-	g := r.Graph()
-	if format == "csv" {
+// partWriter writes lists as parts.
+type partWriter struct {
+	dir, format string
+	r           *recommend.Recommender
+	quoted      [][]byte // the ids of all nodes as JSON
+}
+
+// newPartWriter quotes the ids.
+func newPartWriter(dir, format string, r *recommend.Recommender) (*partWriter, error) {
+	p := &partWriter{dir, format, r, make([][]byte, r.Graph().Len())}
+	for i := range p.quoted {
+		var err error
+		if p.quoted[i], err = json.Marshal(r.Graph().ID(int32(i))); err != nil {
+			return nil, err
+		}
+	}
+	return p, nil
+}
+
+// write writes lists as parts, from one on, each whole or not at all.
+func (p *partWriter) write(part int, rows []recommend.Row) error {
+	for ; len(rows) > 0; part++ {
+		own := rows[:min(len(rows), batchPart)]
+		if err := atomicfile.Write(batchFile(p.dir, p.format, part), func(w io.Writer) error {
+			return p.part(w, own)
+		}); err != nil {
+			return err
+		}
+		rows = rows[len(own):]
+	}
+	return nil
+}
+
+// part writes the content of a part.
+func (p *partWriter) part(w io.Writer, rows []recommend.Row) error {
+	r, g := p.r, p.r.Graph()
+	if p.format == "csv" {
 		out := csv.NewWriter(w)
 		columns := []string{"source", "rank", "target", "link", "naive_rank"}
 		if !r.HasNaive() {
@@ -256,25 +279,53 @@ func writeRows(w io.Writer, format string, r *recommend.Recommender, rows []reco
 		out.Flush()
 		return out.Error()
 	}
-	type line struct {
-		Source  string    `json:"source"`
-		Targets []string  `json:"targets"`
-		Links   []float64 `json:"links"`
-		Naive   []int32   `json:"naiveRanks,omitempty"`
-	}
-	lines := json.NewEncoder(w)
+	var line []byte
 	for _, row := range rows {
-		l := line{Source: g.ID(row.Source), Naive: row.Naive, Targets: []string{}, Links: []float64{}}
+		line = append(append(line[:0], `{"source":`...), p.quoted[row.Source]...)
+		line = append(line, `,"targets":[`...)
 		for k, j := range row.Targets {
-			l.Targets = append(l.Targets, g.ID(j))
-			p, _ := strconv.ParseFloat(strconv.FormatFloat(probabilityOf(row.Logits[k]), 'g', 6, 64), 64)
-			l.Links = append(l.Links, p)
+			line = append(comma(line, k), p.quoted[j]...)
 		}
-		if err := lines.Encode(l); err != nil {
+		line = append(line, `],"links":[`...)
+		for k, z := range row.Logits {
+			line = appendProbability(comma(line, k), probabilityOf(z))
+		}
+		line = append(line, ']')
+		if len(row.Naive) > 0 {
+			line = append(line, `,"naiveRanks":[`...)
+			for k, rank := range row.Naive {
+				line = strconv.AppendInt(comma(line, k), int64(rank), 10)
+			}
+			line = append(line, ']')
+		}
+		if _, err := w.Write(append(line, "}\n"...)); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// comma separates the k-th element of an array from those before it.
+func comma(line []byte, k int) []byte {
+	if k > 0 {
+		return append(line, ',')
+	}
+	return line
+}
+
+// appendProbability writes a probability with six digits, without zeros at its end.
+func appendProbability(line []byte, p float64) []byte {
+	digits := 6
+	for least := .1; p < least && digits < 12; least /= 10 {
+		digits++
+	}
+	if p >= 1 || digits == 12 { // which is written as a power of ten
+		short, _ := strconv.ParseFloat(strconv.FormatFloat(p, 'g', 6, 64), 64)
+		text, _ := json.Marshal(short)
+		return append(line, text...)
+	}
+	line = bytes.TrimRight(strconv.AppendFloat(line, p, 'f', digits, 64), "0")
+	return bytes.TrimSuffix(line, []byte("."))
 }
 
 func probabilityOf(logit float32) float64 { return 1 / (1 + math.Exp(-float64(logit))) }
