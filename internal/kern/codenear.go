@@ -399,8 +399,8 @@ func (n *near) multiply(list int32, rows, queries []int32) {
 						break
 					}
 					zero := int32(math.Float32bits(b.term(termZero)[column]))
-					z := float32(n.rows.scales[from+r]*b.term(termStep)[column]) *
-						float32(w.sums[r*b.columns+column]-zero)
+					z := float32(float32(n.rows.scales[from+r]*b.term(termStep)[column]) *
+						float32(w.sums[r*b.columns+column]-zero)) // rounded: some processors would fuse it
 					if z = n.whole(z, queries[column], from+r); z >= least[column] {
 						n.offer(queries[column], list, rows[from+r], z)
 						least[column] = n.found[queries[column]].least
