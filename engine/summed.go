@@ -16,8 +16,8 @@ type PairSums interface {
 	Add(ctx context.Context, weights []float32) ([]float64, error)
 	// AddByCell returns those sums for every cell, one after the other.
 	AddByCell(ctx context.Context, weights []float32) ([]float64, error)
-	// Squares returns the sum of weight·x xᵀ over the products x: d×d numbers, row by row, of which the lower triangle
-	// is set.
+	// Squares returns the sum of weight·x xᵀ over the products x: d×d numbers, row by row, of which the lower
+	// triangle is set.
 	Squares(ctx context.Context, weights []float32) ([]float64, error)
 	// Lengths returns of every pair the sum of (row·x + its last number)² over rows of d+1 numbers.
 	Lengths(ctx context.Context, rows [][]float32) ([]float32, error)

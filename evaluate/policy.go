@@ -18,8 +18,8 @@ type PolicyList struct {
 	// Expected is the outcome of what the policy shows, by a model: Σ Target·Expected over all that it could show. The
 	// scale of the model does not matter. All zero, with those of the items: there is no model.
 	Expected float64
-	// Places is how the Examination of the items was learned; nil where it is known. Slopes are by how much Σ w·r moves
-	// with the logarithm of the chance that each place is looked at, from the first on.
+	// Places is how the Examination of the items was learned; nil where it is known. Slopes are by how much Σ w·r
+	// moves with the logarithm of the chance that each place is looked at, from the first on.
 	Places *LearnedPlaces
 	Slopes []float64
 }

@@ -159,35 +159,17 @@ func (e *OnCard) topOf(ctx context.Context, s engine.TargetSearch, format RowFor
 	return open, nil
 }
 
-// A placed is a hit as a number: the lower, the better it is, and of two with one score that of the lower target.
-type placed uint64
-
-func placeOf(h engine.Hit) placed {
-	bits := math.Float32bits(h.Score + 0) // no −0
-	if bits>>31 == 0 {
-		bits ^= 1<<31 - 1
-	}
-	return placed(bits)<<32 | placed(uint32(h.Target))
-}
-
-func (p placed) hit() engine.Hit {
-	bits := uint32(p >> 32)
-	if bits>>31 == 0 {
-		bits ^= 1<<31 - 1
-	}
-	return engine.Hit{Target: int32(uint32(p)), Score: math.Float32frombits(bits)}
-}
-
-// best puts hits in order and returns the first.
+// best puts hits in order and returns the first: as numbers, which are sorted faster.
 func best(hits []engine.Hit, k int) []engine.Hit {
-	order := make([]placed, len(hits))
+	order := make([]uint64, len(hits))
 	for i, h := range hits {
-		order[i] = placeOf(h)
+		order[i] = ^kern.HitKey(kern.RowScore{Row: h.Target, Score: h.Score + 0}) // no −0
 	}
 	slices.Sort(order)
 	hits = hits[:min(k, len(hits))]
 	for i := range hits {
-		hits[i] = order[i].hit()
+		h := kern.HitOf(^order[i])
+		hits[i] = engine.Hit{Target: h.Row, Score: h.Score}
 	}
 	return hits
 }

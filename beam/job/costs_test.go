@@ -23,7 +23,7 @@ import (
 func TestBayesCosts(t *testing.T) {
 	pairs, err := strconv.Atoi(os.Getenv("UNSEEN_BEAM_COSTS"))
 	if err != nil {
-		t.Skip("a measurement; set UNSEEN_BEAM_COSTS to a number of pairs")
+		t.Skip("UNSEEN_BEAM_COSTS does not say of how many pairs: no cost was measured")
 	}
 	dim := 64
 	if n, err := strconv.Atoi(os.Getenv("UNSEEN_BEAM_DIM")); err == nil {

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -258,11 +257,10 @@ func TestBayesIsThatOfOneMachine(t *testing.T) {
 
 // TestBayesOfManyPairs has more pairs than fit.Fit keeps in memory, so that both learn by way of a part.
 func TestBayesOfManyPairs(t *testing.T) {
-	if os.Getenv("UNSEEN_BEAM_MANY") == "" {
-		t.Skip("minutes; set UNSEEN_BEAM_MANY to a number of nodes, 4000 or more")
+	if testing.Short() {
+		t.Skip("slow, and this is -short; beam/check runs it")
 	}
-	nodes := must(strconv.Atoi(os.Getenv("UNSEEN_BEAM_MANY")))(t)
-	s := newSetup(t, nodes, 8)
+	s := newSetup(t, 4000, 8)
 	settings := bayesSettings()
 	began := time.Now()
 	want := must(fit.Fit(t.Context(), s.Problem, settings))(t)

@@ -49,8 +49,8 @@ func newDisplay(w io.Writer, quiet bool) *display {
 }
 
 // forProgram tells whether the program that started this one reads its stderr. Then every line there is a JSON object:
-// progress as progress.Event has it, {"note": …} for what stays on a screen, and at last {"error": …, "hint": …} if
-// the work failed. It is a variable and no flag because a wrong command line is reported in the same way.
+// progress as progress.Event has it, {"note": …} for what stays on a screen, and at last {"error": …, "hint": …}
+// if the work failed. It is a variable and no flag because a wrong command line is reported in the same way.
 func forProgram() bool { return os.Getenv("UNSEEN_PROGRESS") == "json" }
 
 // tellProgram writes a line for the program that started this one.

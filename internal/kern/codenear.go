@@ -184,8 +184,8 @@ type nearFound struct {
 	least float32 // the score of the worst of the best, once there are enough
 }
 
-// HitKey is a row and its score as one number: that of the better hit is larger. The lowest bit is 0. A score of −0 is
-// below one of 0.
+// HitKey is a row and its score as one number: that of the better hit is larger. The lowest bit is 0. A score of −0
+// is below one of 0.
 func HitKey(h RowScore) uint64 {
 	bits := math.Float32bits(h.Score)
 	if bits>>31 != 0 {
