@@ -133,11 +133,11 @@ func TestSmallNetworkIsMade(t *testing.T) {
 	t.Parallel()
 	whole := cmp.Or(os.Getenv("UNSEEN_DATA"), "../../../shared/data")
 	if _, err := os.Stat(filepath.Join(whole, "elife", "nodes.csv.gz")); err != nil {
-		t.Skipf("no networks at %s; set UNSEEN_DATA to where they are", whole)
+		t.Skipf("no networks at %s: docs/elife was not made again; set UNSEEN_DATA to where they are", whole)
 	}
 	python, err := exec.LookPath("python3")
 	if err != nil {
-		t.Skip("there is no python3")
+		t.Skip("there is no python3: docs/elife was not made again; ./check needs it, and says so")
 	}
 	const here = "../../docs/elife"
 	folder := t.TempDir()
