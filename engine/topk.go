@@ -396,9 +396,7 @@ func (s *TargetSearch) addOffsets(scores []float32, q SearchQuery, first int) {
 	switch {
 	case q.Even():
 		if shared := q.shared(); shared != 0 {
-			for k := range scores {
-				scores[k] += shared
-			}
+			kern.Shift(scores, shared)
 		}
 	default:
 		for k, f := range s.Fields[first : first+len(scores)] {

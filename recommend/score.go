@@ -363,9 +363,7 @@ func countAbove(scores []float32, candidates []int32, limit float32) (count int)
 	for len(candidates) > 0 {
 		first, run := candidates[0], kern.Run(candidates)
 		candidates = candidates[run:]
-		for _, z := range scores[first:][:run] {
-			count += int(math.Float32bits(limit-z) >> 31) // the sign: 1 where z > limit, without a branch to guess
-		}
+		count += kern.CountAbove(scores[first:][:run], limit)
 	}
 	return count
 }

@@ -408,8 +408,9 @@ func benchmarkChanges(b *testing.B, perSecond int) {
 		for w := range 8 { // each an eighth of the changes
 			group.Go(func() {
 				for done := 0; time.Since(began) < rush; {
-					if due := int(time.Since(began).Seconds() * float64(perSecond) / 8); done >= due {
-						time.Sleep(time.Millisecond)
+					due := began.Add(time.Duration(done+1) * 8 * time.Second / time.Duration(perSecond))
+					if wait := time.Until(due); wait > 0 {
+						time.Sleep(wait)
 						continue
 					}
 					method, path, body, count := "PUT", "/api/v1/nodes", any(nil), 1+9*(w%2)

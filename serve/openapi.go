@@ -104,7 +104,8 @@ func errorsOf(name string) []int {
 var examples = map[string]struct{ request, answer string }{
 	"recommend": {
 		`{"node": "p17", "k": 2, "log": true}`,
-		`{"list": "0c398d55d00ab626-9f2c1a44d0be-5f3a9c01b2d7", "model": "9f2c1a44d0be", "seed": 881470299203155494,
+		`{"list": "0643c5d8b2f6c0-0c398d55d00ab626-9f2c1a44d0be-5f3a9c01b2d7", "model": "9f2c1a44d0be",
+		"seed": 881470299203155494,
 		"explore": 0.1, "logged": 2, "field": "Biology", "candidates": 238,
 		"candidateSet": "all/238/b41fa3c0d96e",
 		"source": {"rank": 0, "id": "p17", "link": 0, "logit": 0, "propensity": 0, "shown": 0, "placed": 0,
@@ -117,9 +118,9 @@ var examples = map[string]struct{ request, answer string }{
 	},
 	"logEvents": {
 		`{"events": [{"id": "visit-7/1", "kind": "shown", "source": "p17", "target": "p4", "position": 1,
-		"probability": 0.97, "list": "0c398d55d00ab626-9f2c1a44d0be-5f3a9c01b2d7"},
+		"probability": 0.97, "list": "0643c5d8b2f6c0-0c398d55d00ab626-9f2c1a44d0be-5f3a9c01b2d7"},
 		{"id": "visit-7/1/click", "kind": "clicked", "source": "p17", "target": "p4",
-		"list": "0c398d55d00ab626-9f2c1a44d0be-5f3a9c01b2d7"}]}`,
+		"list": "0643c5d8b2f6c0-0c398d55d00ab626-9f2c1a44d0be-5f3a9c01b2d7"}]}`,
 		`{"stored": 2, "duplicate": 0, "spooled": 0}`,
 	},
 	"putNodes": {

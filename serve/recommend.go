@@ -165,7 +165,8 @@ func (s *Service) Recommend(ctx context.Context, r RecommendRequest) (_ *Recomme
 		return nil, err
 	}
 	a := &RecommendResponse{
-		List: newListID(q.Seed, current.digest), Model: current.digest, Seed: q.Seed, Explore: q.Explore, Arm: arm,
+		List: newListID(s.o.Now(), q.Seed, current.digest), Model: current.digest, Seed: q.Seed, Explore: q.Explore,
+		Arm:    arm,
 		Source: list.Source, Field: list.Field, Candidates: list.Candidates,
 		CandidateSet: candidateSet(list, candidates), Items: list.Items, Naive: list.Naive,
 		Warnings: append(notes, list.Warnings...), Agreement: list.Agreement, Index: list.Index,
@@ -210,7 +211,7 @@ func (s *Service) logShown(ctx context.Context, r RecommendRequest, a *Recommend
 	events := make([]store.LogEvent, len(a.Items))
 	for k, item := range a.Items {
 		events[k] = store.LogEvent{
-			ID: fmt.Sprintf("%s.%d", a.List, k+1), Kind: store.Shown, Source: source, Target: item.ID,
+			ID: fmt.Sprintf("%s.%03d", a.List, k+1), Kind: store.Shown, Source: source, Target: item.ID,
 			Probability: item.Shown, Model: a.Model, List: a.List, Position: k + 1, Surface: r.Surface,
 			Placed: item.Placed, Candidates: a.CandidateSet,
 		}

@@ -41,8 +41,14 @@ func TestRecommendations(t *testing.T) {
 	if len(a.Items) != 5 || len(a.Naive) != 5 || a.Explore != .1 || a.Seed != 42 || a.Items[0].Why == nil {
 		t.Fatalf("got %+v", a)
 	}
-	if !strings.HasPrefix(a.List, "000000000000002a-") || modelOfList(a.List) != a.Model[:12] {
+	if !strings.Contains(a.List, "-000000000000002a-") || modelOfList(a.List) != a.Model[:12] {
 		t.Errorf("list %q does not say its seed and model %q", a.List, a.Model)
+	}
+	if of := modelOfList("0c398d55d00ab626-9f2c1a44d0be-5f3a9c01b2d7"); of != "9f2c1a44d0be" {
+		t.Errorf("a list of an earlier version is of model %q", of)
+	}
+	if next := c.list("node=p100&k=5&seed=1"); next.List <= a.List {
+		t.Errorf("list %q does not come after %q, which was made before", next.List, a.List)
 	}
 	drawn := false
 	for _, item := range a.Items {

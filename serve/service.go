@@ -477,17 +477,22 @@ func (s *Service) Current() (model.Model, string) {
 	return e.Model(), e.digest
 }
 
-// newListID makes the id of a list: its seed, the first characters of its model's digest, and random bytes. So a list
-// of the log can be drawn again.
-func newListID(seed uint64, digest string) string {
+// newListID makes the id of a list: when it was made, its seed, the first characters of its model's digest, and random
+// bytes. So a list of the log can be drawn again. The time is first, since a store keeps events by their ids: those of
+// new lists are then beside each other, and few pages change.
+func newListID(made time.Time, seed uint64, digest string) string {
 	var random [6]byte
 	rand.Read(random[:])
-	return fmt.Sprintf("%016x-%.12s-%x", seed, digest, random)
+	return fmt.Sprintf("%014x-%016x-%.12s-%x", made.UnixMicro(), seed, digest, random)
 }
 
-// modelOfList returns the first characters of the digest in the id of a list, or "".
+// modelOfList returns the first characters of the digest in the id of a list, or "". Ids of earlier versions have no
+// time.
 func modelOfList(id string) string {
 	parts := strings.Split(id, "-")
+	if len(parts) == 4 && len(parts[0]) == 14 {
+		parts = parts[1:]
+	}
 	if len(parts) != 3 || len(parts[0]) != 16 || len(parts[1]) != 12 {
 		return ""
 	}

@@ -169,6 +169,27 @@ func above(z []float32, threshold float32) int {
 	return aboveGo(z, threshold)
 }
 
+func countAbove(z []float32, threshold float32) int {
+	switch active {
+	case avx512:
+		return countAboveAVX512(p32(z), len(z), threshold)
+	case avx2:
+		return countAboveAVX2(p32(z), len(z), threshold)
+	}
+	return countAboveGo(z, threshold)
+}
+
+func shift(z []float32, by float32) {
+	switch active {
+	case avx512:
+		shiftAVX512(p32(z), len(z), by)
+	case avx2:
+		shiftAVX2(p32(z), len(z), by)
+	default:
+		shiftGo(z, by)
+	}
+}
+
 func columnsAbove(z []float32, stride, from, rows int, thresholds []float32) int {
 	switch active {
 	case avx512:

@@ -120,6 +120,10 @@ func above(z []float32, threshold float32) int {
 	return aboveNEON(p32(z), len(z), threshold)
 }
 
+func countAbove(z []float32, threshold float32) int { return countAboveGo(z, threshold) }
+
+func shift(z []float32, by float32) { shiftGo(z, by) }
+
 func columnsAbove(z []float32, stride, from, rows int, thresholds []float32) int {
 	if active == plain {
 		return columnsAboveGo(z, stride, from, rows, thresholds)

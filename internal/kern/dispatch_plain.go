@@ -29,6 +29,10 @@ func transpose(dst, src []float32, stride, k int) { transposeGo(dst, src, stride
 
 func above(z []float32, threshold float32) int { return aboveGo(z, threshold) }
 
+func countAbove(z []float32, threshold float32) int { return countAboveGo(z, threshold) }
+
+func shift(z []float32, by float32) { shiftGo(z, by) }
+
 func columnsAbove(z []float32, stride, from, rows int, thresholds []float32) int {
 	return columnsAboveGo(z, stride, from, rows, thresholds)
 }

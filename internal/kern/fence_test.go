@@ -261,6 +261,37 @@ func TestCodesStayInside(t *testing.T) {
 	})
 }
 
+// Numbers above a threshold are counted, those at it and infinite ones too, and a number is added to all, as one by one.
+func TestCountAboveAndShift(t *testing.T) {
+	eachPlace(t, func(y *yard) {
+		for n := range 140 {
+			z := y.floats(n)
+			limit := float32(.25)
+			want := 0
+			shifted := make([]float32, n)
+			for k := range z {
+				switch y.rng.IntN(8) {
+				case 0:
+					z[k] = limit
+				case 1:
+					z[k] = float32(math.Inf(1 - 2*y.rng.IntN(2)))
+				}
+				if z[k] > limit {
+					want++
+				}
+				shifted[k] = z[k] + limit
+			}
+			if got := CountAbove(z, limit); got != want {
+				t.Fatalf("%d of %d numbers are above %v, want %d", got, n, limit, want)
+			}
+			if Shift(z, limit); !slices.Equal(z, shifted) {
+				t.Fatalf("%d numbers and %v: %v, want %v", n, limit, z, shifted)
+			}
+			y.check(fmt.Sprint(n, " numbers"))
+		}
+	})
+}
+
 // A place that above returns is of the block that has the first score above the threshold.
 func TestAbove(t *testing.T) {
 	eachPlace(t, func(y *yard) {

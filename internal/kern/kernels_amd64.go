@@ -79,6 +79,16 @@ func aboveAVX512(z *float32, count int, threshold float32) int
 //go:noescape
 func columnsAboveAVX512(z *float32, stride int, from int, rows int, thresholds *float32, columns int) int
 
+// countAboveAVX512: how many z > threshold; count is a multiple of the lanes.
+//
+//go:noescape
+func countAboveAVX512(z *float32, count int, threshold float32) int
+
+// shiftAVX512: z += by; count is a multiple of the lanes.
+//
+//go:noescape
+func shiftAVX512(z *float32, count int, by float32)
+
 // fromHalfAVX512: dst = float32(src); count is a multiple of the lanes.
 //
 //go:noescape
@@ -218,6 +228,16 @@ func aboveAVX2(z *float32, count int, threshold float32) int
 //
 //go:noescape
 func columnsAboveAVX2(z *float32, stride int, from int, rows int, thresholds *float32, columns int) int
+
+// countAboveAVX2: how many z > threshold; count is a multiple of the lanes.
+//
+//go:noescape
+func countAboveAVX2(z *float32, count int, threshold float32) int
+
+// shiftAVX2: z += by; count is a multiple of the lanes.
+//
+//go:noescape
+func shiftAVX2(z *float32, count int, by float32)
 
 // fromHalfAVX2: dst = float32(src); count is a multiple of the lanes.
 //

@@ -2600,6 +2600,51 @@ done:
 	VZEROUPPER
 	RET
 
+// func countAboveAVX512(z *float32, count int, threshold float32) int
+// Requires: AVX, AVX512F, POPCNT
+TEXT ·countAboveAVX512(SB), NOSPLIT, $0-32
+	MOVQ         z+0(FP), AX
+	MOVQ         count+8(FP), CX
+	VBROADCASTSS threshold+16(FP), Z0
+	XORQ         DX, DX
+	XORQ         BX, BX
+
+loop:
+	CMPQ    DX, CX
+	JGE     done
+	VMOVUPS (AX)(DX*4), Z1
+	VCMPPS  $0x1e, Z0, Z1, K1
+	KMOVW   K1, SI
+	POPCNTL SI, SI
+	ADDQ    SI, BX
+	ADDQ    $0x10, DX
+	JMP     loop
+
+done:
+	MOVQ BX, ret+24(FP)
+	VZEROUPPER
+	RET
+
+// func shiftAVX512(z *float32, count int, by float32)
+// Requires: AVX, AVX512F
+TEXT ·shiftAVX512(SB), NOSPLIT, $0-20
+	MOVQ         z+0(FP), AX
+	MOVQ         count+8(FP), CX
+	VBROADCASTSS by+16(FP), Z0
+	XORQ         DX, DX
+
+loop:
+	CMPQ    DX, CX
+	JGE     done
+	VADDPS  (AX)(DX*4), Z0, Z1
+	VMOVUPS Z1, (AX)(DX*4)
+	ADDQ    $0x10, DX
+	JMP     loop
+
+done:
+	VZEROUPPER
+	RET
+
 // func fromHalfAVX512(dst *float32, src *uint16, count int)
 // Requires: AVX, AVX512F
 TEXT ·fromHalfAVX512(SB), NOSPLIT, $0-24
@@ -7703,6 +7748,51 @@ next:
 
 done:
 	MOVQ DX, ret+48(FP)
+	VZEROUPPER
+	RET
+
+// func countAboveAVX2(z *float32, count int, threshold float32) int
+// Requires: AVX, POPCNT
+TEXT ·countAboveAVX2(SB), NOSPLIT, $0-32
+	MOVQ         z+0(FP), AX
+	MOVQ         count+8(FP), CX
+	VBROADCASTSS threshold+16(FP), Y0
+	XORQ         DX, DX
+	XORQ         BX, BX
+
+loop:
+	CMPQ      DX, CX
+	JGE       done
+	VMOVUPS   (AX)(DX*4), Y1
+	VCMPPS    $0x1e, Y0, Y1, Y1
+	VMOVMSKPS Y1, SI
+	POPCNTL   SI, SI
+	ADDQ      SI, BX
+	ADDQ      $0x08, DX
+	JMP       loop
+
+done:
+	MOVQ BX, ret+24(FP)
+	VZEROUPPER
+	RET
+
+// func shiftAVX2(z *float32, count int, by float32)
+// Requires: AVX
+TEXT ·shiftAVX2(SB), NOSPLIT, $0-20
+	MOVQ         z+0(FP), AX
+	MOVQ         count+8(FP), CX
+	VBROADCASTSS by+16(FP), Y0
+	XORQ         DX, DX
+
+loop:
+	CMPQ    DX, CX
+	JGE     done
+	VADDPS  (AX)(DX*4), Y0, Y1
+	VMOVUPS Y1, (AX)(DX*4)
+	ADDQ    $0x08, DX
+	JMP     loop
+
+done:
 	VZEROUPPER
 	RET
 

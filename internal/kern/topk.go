@@ -320,6 +320,33 @@ func Run(ascending []int32) int {
 	return some
 }
 
+// CountAbove counts the numbers above a threshold, which is finite.
+func CountAbove(z []float32, threshold float32) int {
+	whole := len(z) / lanes() * lanes() // of whole registers
+	return countAbove(z[:whole], threshold) + countAboveGo(z[whole:], threshold)
+}
+
+// The sign of the difference is 1 where z > threshold, without a branch to guess.
+func countAboveGo(z []float32, threshold float32) (count int) {
+	for _, x := range z {
+		count += int(math.Float32bits(threshold-x) >> 31)
+	}
+	return count
+}
+
+// Shift adds a number to all.
+func Shift(z []float32, by float32) {
+	whole := len(z) / lanes() * lanes()
+	shift(z[:whole], by)
+	shiftGo(z[whole:], by)
+}
+
+func shiftGo(z []float32, by float32) {
+	for k := range z {
+		z[k] += by
+	}
+}
+
 // Above returns the place of the first number above a threshold; the length if there is none.
 func Above(z []float32, threshold float32) int {
 	at := above(z[:len(z)/lanes()*lanes()], threshold) // of whole registers

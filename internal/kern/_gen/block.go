@@ -209,6 +209,57 @@ func above(s isa) {
 	RET()
 }
 
+// countAbove: how many of the numbers exceed a threshold.
+func countAbove(s isa) {
+	function("countAbove"+s.name, "func(z *float32, count int, threshold float32) int",
+		"how many z > threshold; count is a multiple of the lanes.")
+	z, count := Load(Param("z"), GP64()), Load(Param("count"), GP64())
+	t, v := s.vec(), s.vec()
+	VBROADCASTSS(argument("threshold"), t)
+	at, found, some := GP64(), GP64(), GP32()
+	XORQ(at, at)
+	XORQ(found, found)
+	Label("loop")
+	CMPQ(at, count)
+	JGE(LabelRef("done"))
+	VMOVUPS(Mem{Base: z, Index: at, Scale: 4}, v)
+	if s.wide {
+		k := K()
+		VCMPPS(U8(greater), t, v, k)
+		KMOVW(k, some)
+	} else {
+		VCMPPS(U8(greater), t, v, v)
+		VMOVMSKPS(v, some)
+	}
+	POPCNTL(some, some)
+	ADDQ(some.As64(), found)
+	ADDQ(U8(s.lanes), at)
+	JMP(LabelRef("loop"))
+	Label("done")
+	Store(found, ReturnIndex(0))
+	VZEROUPPER()
+	RET()
+}
+
+// shift: a number added to all.
+func shift(s isa) {
+	function("shift"+s.name, "func(z *float32, count int, by float32)", "z += by; count is a multiple of the lanes.")
+	z, count := Load(Param("z"), GP64()), Load(Param("count"), GP64())
+	add, v, at := s.vec(), s.vec(), GP64()
+	VBROADCASTSS(argument("by"), add)
+	XORQ(at, at)
+	Label("loop")
+	CMPQ(at, count)
+	JGE(LabelRef("done"))
+	VADDPS(Mem{Base: z, Index: at, Scale: 4}, add, v)
+	VMOVUPS(v, Mem{Base: z, Index: at, Scale: 4})
+	ADDQ(U8(s.lanes), at)
+	JMP(LabelRef("loop"))
+	Label("done")
+	VZEROUPPER()
+	RET()
+}
+
 // compare sets the flags: not zero when some lane of m is greater than t.
 func (s isa) compare(m Mem, t reg.VecVirtual) {
 	v := s.vec()

@@ -53,6 +53,8 @@ func main() {
 		gram(s)
 		above(s)
 		columnsAbove(s)
+		countAbove(s)
+		shift(s)
 		fromHalf(s)
 		dotCodes(s)
 		dotCodesAt(s)
