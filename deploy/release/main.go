@@ -1,11 +1,13 @@
-// Command release builds what users download: static binaries for five platforms in archives, Debian packages, Python
-// wheels, bills of materials and SHA256SUMS. The same commit and the same Go give the same bytes, wherever and whenever
-// it runs.
+// Command release builds what users download: static binaries for five platforms in archives with manual and
+// completions, Debian packages, Python wheels, container images, bills of materials, a script that installs, and
+// SHA256SUMS. The same commit and the same Go give the same bytes, wherever and whenever it runs.
 //
 //	./release                                  everything, into dist
 //	./release wheels                           the Python wheels alone
 //	./release --platforms linux/amd64          one platform
-//	./release --check                          builds this machine's platform twice, in two places, and compares
+//	./release --url https://example.org/0.1.0  install.sh will download from there
+//	./release --check                          builds this machine's platform twice, in two places, compares, and
+//	                                           tries what was built: installs it, and runs the image
 //	./release --check --warm                   the same, faster: both may use packages that were compiled before
 //
 // Times are those of the commit, or SOURCE_DATE_EPOCH; the version is the tag at the commit,
@@ -61,6 +63,7 @@ func run(ctx context.Context, args []string) error {
 	out := flags.String("out", "dist", "`folder` to write")
 	version := flags.String("version", "", "such as v0.1.0 (default: the tag at the commit, otherwise made from "+
 		"the commit)")
+	url := flags.String("url", "", "`address` where the files will be, for install.sh (default: the script's folder)")
 	chosen := flags.String("platforms", strings.Join(platforms, ","), "platforms to build for, separated by commas")
 	check := flags.Bool("check", false, "build for this machine twice, in two places and with an empty cache, "+
 		"and compare")
@@ -82,7 +85,7 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	r.wheels = wheels
+	r.wheels, r.url = wheels, strings.TrimSuffix(*url, "/")
 	r.progress = func(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }
 	if *check {
 		return r.checkTwice(ctx, *warm)
@@ -113,6 +116,7 @@ type release struct {
 
 	platforms []string
 	wheels    bool   // and nothing else
+	url       string // where the files will be, or ""
 	cache     string // of the Go tool; "" means the usual one
 	progress  func(format string, args ...any)
 }
@@ -209,6 +213,11 @@ func (r *release) build(ctx context.Context, root, out string) (string, error) {
 			return "", err
 		}
 	}
+	if !r.wheels {
+		if products["install.sh"], err = r.installer(root, products); err != nil {
+			return "", err
+		}
+	}
 	var sums strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(products)) {
 		if err := os.WriteFile(filepath.Join(out, name), products[name], 0o644); err != nil {
@@ -258,7 +267,10 @@ func (r *release) pack(ctx context.Context, root, platform, binary string, share
 		return err
 	}
 	p := debian{version: debianVersion(r.version), arch: arch, time: r.time}
-	products[fmt.Sprintf("unseen_%s_%s.deb", p.version, arch)], err = p.pack(files)
+	if products[fmt.Sprintf("unseen_%s_%s.deb", p.version, arch)], err = p.pack(files); err != nil {
+		return err
+	}
+	products[name+".oci.tar"], err = r.image(arch).pack(files)
 	return err
 }
 
@@ -457,7 +469,7 @@ func (r *release) checkTwice(ctx context.Context, warm bool) error {
 		return fmt.Errorf("two builds differ:\n%s\n%s", sums[0], sums[1])
 	}
 	fmt.Printf("%sboth builds are identical\n", sums[0])
-	return nil
+	return r.try(ctx, filepath.Join(work, "out", places[0]), work)
 }
 
 // changeEnvironment gives this process another home and another time zone. The folders of the Go tool stay.

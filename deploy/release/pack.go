@@ -49,26 +49,44 @@ func folders(files []file) []string {
 	return slices.Sorted(maps.Keys(seen))
 }
 
-// tarGzOf packs files that root owns, with one time, their names after a prefix: "", or "./" as in dpkg.
+// tarGzOf is tarOf, compressed.
 func tarGzOf(files []file, prefix string, when time.Time) ([]byte, error) {
+	raw, err := tarOf(files, prefix, when)
+	if err != nil {
+		return nil, err
+	}
+	return gzipped(raw)
+}
+
+// tarOf packs files that root owns, with one time, their names after a prefix: "", or "./" as in dpkg. Folders that
+// are empty, or whose owner is another, are given as headers.
+func tarOf(files []file, prefix string, when time.Time, others ...tar.Header) ([]byte, error) {
 	var b bytes.Buffer
 	t := tar.NewWriter(&b)
-	header := func(name string, mode, size int64, kind byte) error {
-		return t.WriteHeader(&tar.Header{Name: prefix + name, Mode: mode, Size: size, Typeflag: kind, ModTime: when,
-			Uname: "root", Gname: "root", Format: tar.FormatGNU})
+	header := func(h tar.Header) error {
+		h.Name, h.ModTime, h.Format = prefix+h.Name, when, tar.FormatGNU
+		if h.Uid == 0 {
+			h.Uname, h.Gname = "root", "root"
+		}
+		return t.WriteHeader(&h)
 	}
 	if prefix != "" {
-		if err := header("", 0o755, 0, tar.TypeDir); err != nil {
+		if err := header(tar.Header{Mode: 0o755, Typeflag: tar.TypeDir}); err != nil {
 			return nil, err
 		}
 	}
 	for _, dir := range folders(files) {
-		if err := header(dir+"/", 0o755, 0, tar.TypeDir); err != nil {
+		others = append(others, tar.Header{Name: dir + "/", Mode: 0o755})
+	}
+	for _, h := range others {
+		h.Typeflag = tar.TypeDir
+		if err := header(h); err != nil {
 			return nil, err
 		}
 	}
 	for _, f := range sorted(files) {
-		if err := header(f.name, f.mode, int64(len(f.body)), tar.TypeReg); err != nil {
+		if err := header(tar.Header{Name: f.name, Mode: f.mode, Size: int64(len(f.body)),
+			Typeflag: tar.TypeReg}); err != nil {
 			return nil, err
 		}
 		if _, err := t.Write(f.body); err != nil {
@@ -78,7 +96,7 @@ func tarGzOf(files []file, prefix string, when time.Time) ([]byte, error) {
 	if err := t.Close(); err != nil {
 		return nil, err
 	}
-	return gzipped(b.Bytes())
+	return b.Bytes(), nil
 }
 
 // zipOf packs files with one time.

@@ -38,9 +38,10 @@ func TestArchivesAreReproducible(t *testing.T) {
 	turned := slices.Clone(parts)
 	slices.Reverse(turned)
 	for name, pack := range map[string]func([]file) ([]byte, error){
-		"tar": func(f []file) ([]byte, error) { return tarGzOf(f, "", when) },
-		"zip": func(f []file) ([]byte, error) { return zipOf(f, when) },
-		"deb": debian{"0.1.0", "amd64", when}.pack,
+		"tar":   func(f []file) ([]byte, error) { return tarGzOf(f, "", when) },
+		"zip":   func(f []file) ([]byte, error) { return zipOf(f, when) },
+		"deb":   debian{"0.1.0", "amd64", when}.pack,
+		"image": image{"0.1.0", "abc", "amd64", when}.pack,
 	} {
 		var a, b []byte
 		var err1, err2 error
@@ -66,12 +67,8 @@ func TestTar(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	z, err := gzip.NewReader(bytes.NewReader(raw))
-	if err != nil {
-		t.Fatal(err)
-	}
 	var names []string
-	for r := tar.NewReader(z); ; {
+	for r := tar.NewReader(bytes.NewReader(gunzip(t, raw))); ; {
 		h, err := r.Next()
 		if err == io.EOF {
 			break
@@ -91,6 +88,19 @@ func TestTar(t *testing.T) {
 		"unseen_1/man/"}; !slices.Equal(names[:4], want) || len(names) != len(parts)+4 {
 		t.Errorf("got %q", names)
 	}
+}
+
+func gunzip(t *testing.T, raw []byte) []byte {
+	t.Helper()
+	z, err := gzip.NewReader(bytes.NewReader(raw))
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain, err := io.ReadAll(z)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return plain
 }
 
 func TestZip(t *testing.T) {
