@@ -154,6 +154,15 @@ func (g *Graph) WithTrustedVectors(v *Vectors) (*Graph, error) {
 // Vectors returns the vectors attached to the graph, or nil.
 func (g *Graph) Vectors() *Vectors { return g.vectors }
 
+// Part returns the vectors from ≤ i < to over the same memory. They are of no use after v is closed.
+func (v *Vectors) Part(from, to int) (*Vectors, error) {
+	m, err := v.rows().Slice(from, to)
+	if err != nil {
+		return nil, fmt.Errorf("a part of vectors: %w", err)
+	}
+	return &Vectors{kern.Hold(m)}, nil
+}
+
 // subset copies the vectors of the given nodes, in their order.
 func (v *Vectors) subset(nodes []int32) (*Vectors, error) {
 	if v.Len() == 0 && len(nodes) > 0 {

@@ -56,8 +56,8 @@ type BridgeSettings struct {
 }
 
 const (
-	bridgeQueries = 32   // sources scored by one pass
-	bridgeRows    = 4096 // targets added up at a time
+	bridgeQueries = 1024 // sources scored by one pass
+	bridgeRows    = 4096 // targets scored and added up at a time
 	bridgeKeep    = 3    // of each source and target field
 	fewSources    = 5    // fewer give no interval worth the name
 )
@@ -101,14 +101,13 @@ func (r *Recommender) Bridges(ctx context.Context, s BridgeSettings) ([]Bridge, 
 	}
 	sums := newBridgeSums(r, s)
 	for from := 0; from < len(sources); from += bridgeQueries {
-		if err := ctx.Err(); err != nil {
+		some := sources[from:min(from+bridgeQueries, len(sources))]
+		if err := sums.add(ctx, some, func(share float64) {
+			s.Progress.Report(progress.Event{Phase: "looking for bridges", Of: int64(len(sources)),
+				Done: int64(from) + int64(share*float64(len(some)))})
+		}); err != nil {
 			return nil, err
 		}
-		if err := sums.add(ctx, sources[from:min(from+bridgeQueries, len(sources))]); err != nil {
-			return nil, err
-		}
-		s.Progress.Report(progress.Event{Phase: "looking for bridges", Of: int64(len(sources)),
-			Done: int64(min(from+bridgeQueries, len(sources)))})
 	}
 	return sums.bridges(ctx)
 }
@@ -145,105 +144,147 @@ func newBridgeSums(r *Recommender, s BridgeSettings) *bridgeSums {
 	return b
 }
 
-// add looks at some sources.
-func (b *bridgeSums) add(ctx context.Context, sources []int32) error {
+// seeker is a source by one of the two models: what it expects of each field, and the best of each.
+type seeker struct {
+	query  engine.SearchQuery
+	source int32
+	least  float32   // the least ŷ of the best
+	left   [][]int32 // who is not counted, from the next stretch on: ascending, each
+	sums   []float64
+	best   [][]bridgePair
+}
+
+// bridgeRoom is what one thread needs: ŷ of a stretch of targets, and four sums per field.
+type bridgeRoom struct {
+	chances []float32
+	sums    []float64
+}
+
+func newBridgeRoom(fields int) bridgeRoom {
+	return bridgeRoom{make([]float32, bridgeRows), make([]float64, 4*fields)}
+}
+
+func (b *bridgeSums) seeker(m ranking, source int32, least float32) seeker {
+	g := b.r.g
+	q, _ := b.r.query(m, b.r.Node(source))
+	return seeker{q, source, least, [][]int32{{source}, g.Out(source), b.never}, make([]float64, g.FieldCount()),
+		make([][]bridgePair, g.FieldCount())}
+}
+
+// add looks at some sources: at all of them for one stretch of targets after another, whose vectors are read once.
+func (b *bridgeSums) add(ctx context.Context, sources []int32, seen func(share float64)) error {
 	r := b.r
 	n, fields := r.g.Len(), r.g.FieldCount()
-	if err := b.score(ctx, sources); err != nil {
-		return err
-	}
-	expected, best := make([]float64, 2*len(sources)*fields), make([][][]bridgePair, len(sources))
-	if err := kern.ChunksErr(ctx, 2*len(sources), 1, r.threads, func(_, at, _, _ int) error {
-		k := at % len(sources)
+	seekers := make([]seeker, 0, 2*len(sources)) // by the model, and behind them by the naive one
+	for which, m := range []ranking{r.published, r.baseline} {
 		least := float32(2) // of the naive model none are kept
-		if at < len(sources) && b.s.List > 0 {
+		if which == 0 && b.s.List > 0 {
 			least = float32(b.s.Least)
 		}
-		found := b.expect(expected[at*fields:(at+1)*fields], sources[k], b.scores[at*n:(at+1)*n], least)
-		if at < len(sources) {
-			best[k] = found
+		for _, i := range sources {
+			seekers = append(seekers, b.seeker(m, i, least))
 		}
-		return nil
-	}); err != nil {
-		return err
 	}
-	naive := expected[len(sources)*fields:]
+	for from := 0; from < n; from += bridgeRows {
+		to := min(from+bridgeRows, n)
+		if err := b.score(ctx, seekers, from, to); err != nil {
+			return err
+		}
+		if err := kern.ChunksErr(ctx, len(seekers), 16, r.threads, func(_, _, first, last int) error {
+			room := newBridgeRoom(fields)
+			for at := first; at < last; at++ {
+				b.expect(&seekers[at], room, b.scores[at*(to-from):(at+1)*(to-from)], from)
+			}
+			return nil
+		}); err != nil {
+			return err
+		}
+		seen(float64(to) / float64(n))
+	}
 	for k, i := range sources {
+		corrected, naive := &seekers[k], &seekers[len(sources)+k]
 		for g := range fields {
 			cell := [2]uint16{r.g.Field(i), uint16(g)}
 			if uint16(g) == graph.UnknownField || cell[0] == cell[1] && !b.s.Within || b.reached != nil &&
 				!b.reached[g] {
 				continue
 			}
-			b.values[cell] = append(b.values[cell], [2]float64{expected[k*fields+g], naive[k*fields+g]})
-			b.readings[cell] = append(b.readings[cell], best[k][g]...)
+			b.values[cell] = append(b.values[cell], [2]float64{corrected.sums[g], naive.sums[g]})
+			b.readings[cell] = append(b.readings[cell], corrected.best[g]...)
 		}
 	}
 	return nil
 }
 
-// score sets the scores of all targets for some sources by the model, and behind them those by the naive one: in one
-// pass over the vectors, where both are by the same.
-func (b *bridgeSums) score(ctx context.Context, sources []int32) error {
-	r, each := b.r, len(sources)*b.r.g.Len()
-	b.scores = slices.Grow(b.scores[:0], 2*each)[:2*each]
-	var searches []engine.TargetSearch
-	for which, m := range []ranking{r.published, r.baseline} {
-		if which == 0 || m.rows != r.published.rows {
-			searches = append(searches, engine.TargetSearch{Targets: m.rows, Fields: r.nodes.Fields, Blocks: true})
-		}
-		search := &searches[len(searches)-1]
-		for _, i := range sources {
-			q, _ := r.query(m, r.Node(i))
-			search.Queries = append(search.Queries, q)
-		}
+// score sets the scores of a stretch of targets: in one pass over the vectors, where both models are by the same.
+func (b *bridgeSums) score(ctx context.Context, seekers []seeker, from, to int) error {
+	r, size := b.r, to-from
+	b.scores = slices.Grow(b.scores[:0], len(seekers)*size)[:len(seekers)*size]
+	half, scores := len(seekers)/2, b.scores
+	groups, rows := [][]seeker{seekers}, []*graph.Vectors{r.published.rows}
+	if r.baseline.rows != r.published.rows {
+		groups, rows = [][]seeker{seekers[:half], seekers[half:]}, append(rows, r.baseline.rows)
 	}
-	scores := b.scores
-	for _, search := range searches {
-		size := len(search.Queries) * r.g.Len()
-		if search.Scores, scores = scores[:size], scores[size:]; ctx.Err() != nil {
-			return ctx.Err()
+	for k, group := range groups {
+		targets, err := rows[k].Part(from, to)
+		if err != nil {
+			return err
+		}
+		search := engine.TargetSearch{Targets: targets, Fields: r.nodes.Fields[from:to], Blocks: true,
+			Queries: make([]engine.SearchQuery, len(group)), Scores: scores[:len(group)*size]}
+		for at := range group {
+			search.Queries[at] = group[at].query
 		}
 		if _, err := r.engine.TopK(ctx, search); err != nil {
 			return err
 		}
+		scores = scores[len(group)*size:]
 	}
 	return nil
 }
 
-// expect adds up ŷ of a source's targets by their field, without those that are linked already, and returns the best
-// few of each field that have at least some ŷ. Sums are made of fixed stretches of targets.
-func (b *bridgeSums) expect(sums []float64, source int32, z []float32, least float32) [][]bridgePair {
-	fields := b.r.nodes.Fields
-	var room [bridgeRows]float32
-	left := [][]int32{{source}, b.r.g.Out(source), b.never} // ascending, each
-	best, part := make([][]bridgePair, len(sums)), make([]float64, len(sums))
-	for from := 0; from < len(z); from += bridgeRows {
-		clear(part)
-		to := min(from+bridgeRows, len(z))
-		y, own := room[:to-from], fields[from:to]
-		kern.Sigmoid(y, z[from:to])
-		for k := range left {
-			for ; len(left[k]) > 0 && int(left[k][0]) < to; left[k] = left[k][1:] {
-				y[int(left[k][0])-from] = 0
-			}
-		}
-		for k, x := range y {
-			g := own[k]
-			part[g] += float64(x)
-			if x >= least {
-				best[g] = append(best[g], bridgePair{source, int32(from + k), z[from+k]})
-				if len(best[g]) > bridgeKeep {
-					slices.SortFunc(best[g], byLogit)
-					best[g] = best[g][:bridgeKeep]
-				}
-			}
-		}
-		for g, x := range part {
-			sums[g] += x
+// expect adds up ŷ of a stretch of a source's targets by their field, without those that are linked already, and keeps
+// the best few of each field that have at least some ŷ.
+func (b *bridgeSums) expect(s *seeker, room bridgeRoom, z []float32, from int) {
+	below := math.Nextafter32(s.least, 0)
+	y, own := room.chances[:len(z)], b.r.nodes.Fields[from:from+len(z)]
+	kern.Sigmoid(y, z)
+	for k := range s.left {
+		for ; len(s.left[k]) > 0 && int(s.left[k][0]) < from+len(z); s.left[k] = s.left[k][1:] {
+			y[int(s.left[k][0])-from] = 0
 		}
 	}
-	return best
+	addByField(s.sums, room.sums, y, own)
+	for at := kern.Above(y, below); at < len(y); at += 1 + kern.Above(y[at+1:], below) {
+		g := own[at]
+		s.best[g] = append(s.best[g], bridgePair{s.source, int32(from + at), z[at]})
+		if len(s.best[g]) > bridgeKeep {
+			slices.SortFunc(s.best[g], byLogit)
+			s.best[g] = s.best[g][:bridgeKeep]
+		}
+	}
+}
+
+// addByField adds numbers to the sums of their fields. Neighbours are often of one field: four sums of each, which do
+// not wait for one another. room is for these.
+func addByField(sums, room []float64, y []float32, fields []uint16) {
+	clear(room)
+	n := len(sums)
+	a, b, c, d := room[:n], room[n:][:n], room[2*n:][:n], room[3*n:][:n]
+	whole := len(y) &^ 3
+	for k := 0; k < whole; k += 4 {
+		four, of := y[k:k+4], fields[k:k+4]
+		a[of[0]] += float64(four[0])
+		b[of[1]] += float64(four[1])
+		c[of[2]] += float64(four[2])
+		d[of[3]] += float64(four[3])
+	}
+	for k := whole; k < len(y); k++ {
+		a[fields[k]] += float64(y[k])
+	}
+	for g := range sums {
+		sums[g] += (a[g] + b[g]) + (c[g] + d[g])
+	}
 }
 
 func byLogit(a, b bridgePair) int {

@@ -8,11 +8,12 @@ import (
 	"testing"
 
 	"unseen/fit"
+	"unseen/graph"
 )
 
 // What a source expects of every field leaves out itself and what it links to, wherever these are.
 func TestExpectedOfManyTargets(t *testing.T) {
-	const n = 2*bridgeRows + 100
+	const n = 2*bridgeRows + 103
 	g, m, naive := small(t, n, "diagonal")
 	b := newBridgeSums(must(New(g, m, Options{Naive: &naive}))(t), BridgeSettings{List: 5})
 	z := make([]float32, n)
@@ -20,8 +21,12 @@ func TestExpectedOfManyTargets(t *testing.T) {
 		z[j] = float32(j%13) - 9
 	}
 	for _, source := range []int32{0, bridgeRows - 1, bridgeRows, n - 1} {
-		got, want, best := make([]float64, g.FieldCount()), make([]float64, g.FieldCount()), make([]int, g.FieldCount())
-		found := b.expect(got, source, z, .9)
+		want, best := make([]float64, g.FieldCount()), make([]int, g.FieldCount())
+		s := b.seeker(b.r.published, source, .9)
+		for from := 0; from < n; from += bridgeRows {
+			b.expect(&s, newBridgeRoom(g.FieldCount()), z[from:min(from+bridgeRows, n)], from)
+		}
+		got, found := s.sums, s.best
 		for j := range int32(n) {
 			if y := sigmoid(float64(z[j])); j != source && !g.HasLink(source, j) {
 				if want[g.Field(j)] += y; y >= .9 {
@@ -38,6 +43,39 @@ func TestExpectedOfManyTargets(t *testing.T) {
 				if p.z != 3 || p.target == source || g.HasLink(source, p.target) {
 					t.Errorf("source %d, field %d: %+v", source, f, p)
 				}
+			}
+		}
+	}
+}
+
+// Stretches of targets are scored as they are, and readers learn how far it has come.
+func TestBridgesOfManyTargets(t *testing.T) {
+	const n = bridgeRows + 90
+	for _, kind := range []string{"diagonal", "low-rank"} {
+		g, m, naive := small(t, n, kind)
+		b := newBridgeSums(must(New(g, m, Options{Naive: &naive, Threads: 2}))(t), BridgeSettings{Within: true})
+		var seen []float64
+		source := int32(n - 7)
+		if err := b.add(t.Context(), []int32{3, source}, func(share float64) { seen = append(seen, share) }); err != nil {
+			t.Fatal(err)
+		}
+		if len(seen) != 2 || seen[0] >= seen[1] || seen[1] != 1 {
+			t.Errorf("seen %v", seen)
+		}
+		for f := range g.FieldCount() {
+			var corrected, naively float64
+			for j := range int32(n) {
+				if j != source && !g.HasLink(source, j) && g.Field(j) == uint16(f) {
+					corrected += sigmoid(logit(m, source, j))
+					naively += sigmoid(logit(naive, source, j))
+				}
+			}
+			values := b.values[[2]uint16{g.Field(source), uint16(f)}]
+			if uint16(f) == graph.UnknownField {
+				continue
+			}
+			if got := values[len(values)-1]; math.Abs(got[0]-corrected) > 1e-5*n || math.Abs(got[1]-naively) > 1e-5*n {
+				t.Errorf("%s, field %d: %v, want %v and %v", kind, f, got, corrected, naively)
 			}
 		}
 	}
