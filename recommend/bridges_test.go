@@ -56,7 +56,8 @@ func TestBridgesOfManyTargets(t *testing.T) {
 		b := newBridgeSums(must(New(g, m, Options{Naive: &naive, Threads: 2}))(t), BridgeSettings{Within: true})
 		var seen []float64
 		source := int32(n - 7)
-		if err := b.add(t.Context(), []int32{3, source}, func(share float64) { seen = append(seen, share) }); err != nil {
+		report := func(share float64) { seen = append(seen, share) }
+		if err := b.add(t.Context(), []int32{3, source}, report); err != nil {
 			t.Fatal(err)
 		}
 		if len(seen) != 2 || seen[0] >= seen[1] || seen[1] != 1 {

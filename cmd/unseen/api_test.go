@@ -17,7 +17,7 @@ import (
 	"unseen/internal/racetest"
 )
 
-// What a program can import shows no type that it cannot name: none of unseen/internal/… in an exported signature,
+// What a program can import shows no type that it cannot name: none of an internal package in an exported signature,
 // field, method, variable or constant.
 func TestExportedTypesCanBeNamed(t *testing.T) {
 	t.Parallel()
@@ -143,7 +143,7 @@ func internalTypes(p *types.Package) (leaks []string) {
 
 func TestExportedTypesSees(t *testing.T) {
 	t.Parallel()
-	const own, other = "package p; import x \"unseen/internal/x\"\n" + `
+	own, other := "package p; import x \""+module+"/internal/x\"\n"+`
 		type hidden = x.T
 		type Fine struct { hidden; own x.T }
 		func (Fine) Good() int { return 0 }
@@ -169,12 +169,12 @@ func TestExportedTypesSees(t *testing.T) {
 		}
 		return p
 	}
-	internal := check("unseen/internal/x", other, nil)
-	got := internalTypes(check("unseen/p", own, func(string) (*types.Package, error) { return internal, nil }))
+	internal := check(module+"/internal/x", other, nil)
+	got := internalTypes(check(module+"/p", own, func(string) (*types.Package, error) { return internal, nil }))
 	var want []string
 	for _, where := range []string{"Alias", "Field.Open", "Generic", "Interface.Do", "Promoted.Leak", "Use.Deep",
 		"Value"} {
-		want = append(want, "unseen/p."+where+" shows unseen/internal/x.T")
+		want = append(want, module+"/p."+where+" shows "+module+"/internal/x.T")
 	}
 	if got = slices.Compact(got); !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)

@@ -12,6 +12,7 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,7 +22,14 @@ import (
 	"unseen/internal/racetest"
 )
 
-const module = "unseen"
+// module is the path of this module: whoever hosts it may rename it.
+var module = func() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		panic("the tests were built without modules")
+	}
+	return info.Main.Path
+}()
 
 // goPackage is what go list says of a package.
 type goPackage struct {
@@ -127,12 +135,12 @@ func TestServiceLinksNoStudies(t *testing.T) {
 		t.Fatalf("go list: %v", err)
 	}
 	linked := strings.Fields(string(out))
-	if !slices.Contains(linked, "unseen/figure") {
-		t.Fatalf("unseen/serve does not link unseen/figure, so go list was not understood: %q", linked)
+	if !slices.Contains(linked, module+"/figure") {
+		t.Fatalf("serve does not link figure, so go list was not understood: %q", linked)
 	}
-	for _, name := range []string{"unseen/study", "unseen/report"} {
+	for _, name := range []string{module + "/study", module + "/report"} {
 		if slices.Contains(linked, name) {
-			t.Errorf("unseen/serve links %s", name)
+			t.Errorf("serve links %s", name)
 		}
 	}
 }
@@ -230,10 +238,10 @@ func TestArchitectureSees(t *testing.T) {
 		t.Fatalf("%q", names)
 	}
 	packages := []goPackage{
-		{ImportPath: "unseen/a", Imports: []string{"fmt", "unseen/d"}},
-		{ImportPath: "unseen/b/c", Imports: []string{"unseen/a"}},
-		{ImportPath: "unseen/d"},
-		{ImportPath: "unseen/e"},
+		{ImportPath: module + "/a", Imports: []string{"fmt", module + "/d"}},
+		{ImportPath: module + "/b/c", Imports: []string{module + "/a"}},
+		{ImportPath: module + "/d"},
+		{ImportPath: module + "/e"},
 	}
 	want := []string{"a imports d, which stands below it", "the table lacks e", "d is in the table twice",
 		"there is no package gone"}

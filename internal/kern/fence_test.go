@@ -261,7 +261,8 @@ func TestCodesStayInside(t *testing.T) {
 	})
 }
 
-// Numbers above a threshold are counted, those at it and infinite ones too, and a number is added to all, as one by one.
+// Numbers above a threshold are counted, those at it and infinite ones too, and a number is added to all, as one by
+// one.
 func TestCountAboveAndShift(t *testing.T) {
 	eachPlace(t, func(y *yard) {
 		for n := range 140 {
