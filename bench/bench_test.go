@@ -2,6 +2,9 @@ package main
 
 import (
 	"fmt"
+	"io"
+	"math"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -97,5 +100,45 @@ func TestGraphComparisons(t *testing.T) {
 	}
 	if share := g.share(all); share != .5 {
 		t.Errorf("half of the best are %v", share)
+	}
+}
+
+// Rows that are grown are as long as those they are grown from and differ from them, their file is gone, and their
+// index finds what it should.
+func TestGrownComparisons(t *testing.T) {
+	t.Parallel()
+	var names []string
+	for _, c := range grown {
+		names = append(names, c.name)
+	}
+	var out strings.Builder
+	dir := t.TempDir()
+	b := &bench{reps: 1, scale: .05, rows: 3000, dir: dir, notes: io.Discard, peers: &peers{why: "not in this test"}}
+	if err := b.compare(&out, names); err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Count(out.String(), "reached") + strings.Count(out.String(), "short"); got != len(names) {
+		t.Errorf("%d of %d lines have a verdict:\n%s", got, len(names), out.String())
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("%v are left: %v", left, err)
+	}
+	m, free, err := b.searched(20_000, 256)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer free()
+	from, row := make([]float32, m.Dim()), make([]float32, m.Dim())
+	for _, i := range []int{0, 1, 2999} {
+		m.Load(from, int(mix(uint64(3*i))%uint64(m.Rows())))
+		b.large.rows.Load(row, int32(i))
+		var was, is, along float64
+		for d := range row {
+			was, is = was+float64(from[d]*from[d]), is+float64(row[d]*row[d])
+			along += float64(from[d] * row[d])
+		}
+		if math.Abs(is/was-1) > 1e-4 || !(along < .99*was && along > .5*was) {
+			t.Errorf("row %d has a square of %v, grown from one of %v; their product is %v", i, is, was, along)
+		}
 	}
 }

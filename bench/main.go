@@ -45,6 +45,8 @@ type bench struct {
 	data    string // a dataset whose vectors are searched in place of drawn ones
 	model   string // a model of it, whose queries they are searched with
 	made    *madeGraph
+	rows    int // of the grown- comparisons
+	large   *grownIndex
 	notes   io.Writer // receives progress and the parts of long runs
 	problem *sample.Problem
 	peak    int64 // the highest memory use since the clone was generated, without mapped files
@@ -80,19 +82,21 @@ func main() {
 	reps := flags.Int("reps", 7, "runs of each side; the best one counts")
 	dir := flags.String("dir", os.TempDir(),
 		"folder for the vectors of the clone- comparisons: 7.5 GB, or 3.8 GB with -half")
-	data := flags.String("data", "", "dataset with vectors of 256 numbers, for the topk-256- and index- comparisons")
-	model := flags.String("model", "", "model of -data whose queries the index- comparisons ask")
+	data := flags.String("data", "", "dataset with vectors of 256 numbers, for the topk-256-, index- and grown- "+
+		"comparisons")
+	model := flags.String("model", "", "model of -data whose queries the index- and grown- comparisons ask")
+	rows := flags.Int("rows", 10_000_000, "rows of the grown- comparisons")
 	half := flags.Bool("half", false, "float16 vectors in the clone- comparisons")
 	profile := flags.String("cpuprofile", "", "write a CPU profile to this file")
 	_ = flags.Parse(os.Args[1:])
 	if *list {
-		for _, c := range slices.Concat(comparisons, scales, shops, graphs) {
+		for _, c := range slices.Concat(comparisons, scales, shops, graphs, grown) {
 			fmt.Printf("%-18s %s\n", c.name, c.what)
 		}
 		return
 	}
 	b := &bench{reps: *reps, scale: 1, peers: startPeers(os.Stderr), dir: *dir, half: *half, notes: os.Stderr,
-		data: *data, model: *model}
+		data: *data, model: *model, rows: *rows}
 	defer b.peers.stop()
 	if *profile != "" {
 		file, err := os.Create(*profile)
@@ -119,7 +123,7 @@ func (b *bench) compare(w io.Writer, names []string) error {
 		chosen = nil
 		for _, name := range names {
 			found := false
-			for _, c := range slices.Concat(comparisons, scales, shops, graphs) {
+			for _, c := range slices.Concat(comparisons, scales, shops, graphs, grown) {
 				if c.name == name {
 					chosen, found = append(chosen, c), true
 				}

@@ -59,11 +59,12 @@ func (b *builder) add(ctx context.Context, order []int32) error {
 // batch links rows to those that are there, and those back to them.
 func (b *builder) batch(ctx context.Context, rows []int32) error {
 	found := make([]int32, len(rows)*b.degree)
+	order := b.byCluster(len(rows), func(k int32) int32 { return rows[k] })
 	if err := kern.ChunksErr(ctx, len(rows), 16, b.threads, func(worker, _, from, to int) error {
 		room := b.rooms[worker]
-		for k := from; k < to; k++ {
+		for _, k := range order[from:to] {
 			b.find(room, rows[k])
-			set(found[k*b.degree:][:b.degree], room.kept)
+			set(found[int(k)*b.degree:][:b.degree], room.kept)
 		}
 		return nil
 	}); err != nil {
@@ -87,16 +88,30 @@ func (b *builder) batch(ctx context.Context, rows []int32) error {
 			starts = append(starts, k)
 		}
 	}
-	return kern.ChunksErr(ctx, len(starts), 16, b.threads, func(worker, _, from, to int) error {
-		for s := from; s < to; s++ {
-			end := len(back)
-			if s+1 < len(starts) {
-				end = starts[s+1]
-			}
+	starts = append(starts, len(back))
+	order = b.byCluster(len(starts)-1, func(s int32) int32 { return int32(back[starts[s]] >> 32) })
+	return kern.ChunksErr(ctx, len(order), 16, b.threads, func(worker, _, from, to int) error {
+		for _, s := range order[from:to] {
+			end := starts[s+1]
 			b.linkBack(b.rooms[worker], int32(back[starts[s]]>>32), back[starts[s]:end], rows)
 		}
 		return nil
 	})
+}
+
+// byCluster is an order in which to look at rows, given their number and which they are: those near each other come one
+// after another, so that what one has walked over is still in a cache for the next.
+func (b *builder) byCluster(count int, row func(k int32) int32) []int32 {
+	order := make([]uint64, count)
+	for k := range order {
+		order[k] = uint64(b.clusters.first[row(int32(k))])<<32 | uint64(k)
+	}
+	slices.Sort(order)
+	out := make([]int32, count)
+	for at, x := range order {
+		out[at] = int32(uint32(x))
+	}
+	return out
 }
 
 // find finds what a new row is linked to.
