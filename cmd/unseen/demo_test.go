@@ -9,6 +9,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -33,7 +34,7 @@ func smallDemo(t *testing.T, f demoFlags) *demo {
 }
 
 // What the page says is true: bayes is better by the truth, and comes nearer to how common relevance is. And it is the
-// page that the README shows.
+// page that docs/findings.md shows.
 func TestDemoShowsWhatItSays(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -49,7 +50,7 @@ func TestDemoShowsWhatItSays(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := smallDemo(t, demoFlags{papers: papers, seed: seed, threads: 2})
-	isInREADME(t, d, flags.Lookup("out").DefValue)
+	isInFindings(t, d, flags.Lookup("out").DefValue)
 	naive, bayes := d.Recommenders[0], d.Recommenders[1]
 	switch {
 	case naive.Method != "naive" || bayes.Method != "bayes":
@@ -93,11 +94,11 @@ func TestDemoShowsWhatItSays(t *testing.T) {
 	}
 }
 
-// isInREADME holds the page of a demo in a folder against the README.
-func isInREADME(t *testing.T, d *demo, folder string) {
+// isInFindings holds the page of a demo in a folder against docs/findings.md.
+func isInFindings(t *testing.T, d *demo, folder string) {
 	t.Helper()
 	if kern.Variant() != "avx512" {
-		t.Log("the page was not compared with the README's, which is of AVX-512; the last bits of others differ")
+		t.Log("the page was not compared with docs/findings.md, which is of AVX-512; the last bits of others differ")
 		return
 	}
 	shown := *d
@@ -109,8 +110,8 @@ func isInREADME(t *testing.T, d *demo, folder string) {
 	if err := shown.print(&page); err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(readme(t), page.String()) {
-		t.Errorf("README.md does not show what unseen demo prints now; put this in:\n%s", page.String())
+	if !strings.Contains(document(t, "docs/findings.md"), page.String()) {
+		t.Errorf("docs/findings.md does not show what unseen demo prints now; put this in:\n%s", page.String())
 	}
 }
 
@@ -212,35 +213,40 @@ func TestDemoRefuses(t *testing.T) {
 	}
 }
 
-// The README shows a snippet that compiles. TestDemoShowsWhatItSays compares its page of unseen demo.
+// The README is for somebody with a minute: it has every command in a table of short cells, and no long page.
+// TestDocs runs its commands, python/tests/test_docs.py its cells.
 func TestREADME(t *testing.T) {
 	t.Parallel()
-	example, err := os.ReadFile("../../evaluate/readme_test.go")
-	if err != nil {
-		t.Fatal(err)
+	page := document(t, "README.md")
+	if lines := strings.Count(page, "\n"); lines > 140 {
+		t.Errorf("README.md has %d lines; move what is long to docs", lines)
 	}
-	_, snippet, _ := strings.Cut(readme(t), "```go\n")
-	snippet, _, _ = strings.Cut(snippet, "```")
-	if snippet == "" || !strings.Contains(unindent(string(example)), unindent(snippet)) {
-		t.Errorf("the Go snippet of README.md is not in evaluate/readme_test.go, which compiles it:\n%s", snippet)
+	_, table, _ := strings.Cut(page, "## Commands\n")
+	table, _, _ = strings.Cut(table, "## ")
+	for _, c := range newRoot().Commands() {
+		row := regexp.MustCompile("(?m)^\\| `unseen " + c.Name() + "` \\| (.*) \\|$").FindStringSubmatch(table)
+		switch {
+		case row == nil && c.IsAvailableCommand():
+			t.Errorf("the table of README.md lacks unseen %s", c.Name())
+		case row != nil && (!c.IsAvailableCommand() || len(row[1]) > 60):
+			t.Errorf("README.md says of unseen %s: %s", c.Name(), row[1])
+		}
+	}
+	for _, command := range []string{"`go run ./cmd/unseen demo`", "`./check`"} {
+		if !strings.Contains(page, command) {
+			t.Errorf("README.md lacks %s", command)
+		}
 	}
 }
 
-func readme(t *testing.T) string {
+// document is a page of the repository.
+func document(t *testing.T, name string) string {
 	t.Helper()
-	raw, err := os.ReadFile("../../README.md")
+	raw, err := os.ReadFile("../../" + name)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return strings.ReplaceAll(string(raw), "\r\n", "\n")
-}
-
-func unindent(s string) string {
-	var b strings.Builder
-	for line := range strings.Lines(s) {
-		b.WriteString(strings.TrimSpace(line) + "\n")
-	}
-	return b.String()
 }
 
 func TestThousands(t *testing.T) {

@@ -22,7 +22,8 @@ import (
 
 var updateDocs = flag.Bool("update-docs", false, "write what commands print into the pages of docs")
 
-// Every command that a page of docs shows is run. A page marks what is to be run by the words after the fence:
+// Every command that the README or a page of docs shows is run. A page marks what is to be run by the words after the
+// fence:
 //
 //	```sh run      the commands must succeed
 //	```sh fails    the last of them must fail
@@ -50,7 +51,7 @@ func TestDocs(t *testing.T) {
 		t.Fatal(err)
 	}
 	ran, demo := 0, sharedDemo(t)
-	for _, file := range files {
+	for _, file := range append(files, "../../README.md") {
 		raw, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)

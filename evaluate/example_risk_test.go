@@ -8,7 +8,7 @@ import (
 	"unseen/risk"
 )
 
-// The snippet of README.md.
+// A risk of four papers, naive and corrected.
 func Example() {
 	// Four papers that an author may cite: the model's probability of a link, the chance that
 	// the author was shown the paper, and whether a citation is seen.
