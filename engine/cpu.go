@@ -25,6 +25,9 @@ func OrCPU(e Engine, threads int) Engine {
 
 // Gradient implements Engine. The sums do not depend on the number of threads.
 func (c CPU) Gradient(ctx context.Context, o *Objective, params []float32, grad []float64) (Parts, error) {
+	if o.Graph != nil {
+		return c.overEvery(ctx, o, params, grad)
+	}
 	partial, err := c.portions(ctx, o, params, grad)
 	if err != nil {
 		return Parts{}, err

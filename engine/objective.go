@@ -53,8 +53,8 @@ const (
 //
 //	λ_L·(1/n)Σ NLL(o; ŷ, π̂) + λ_R·(1/Σω)Σ ω·r(o; ŷ, π̂) + ½Σ Precision·(θ − Centre)²
 //
-// over the pairs of a sample, with inclusion weights ω. Everything about a pair comes down to
-// two scalars, ∂/∂z and ∂/∂s, which the models take from there.
+// over the pairs of a sample, with inclusion weights ω, or over all pairs of a graph. Everything about a pair comes
+// down to two scalars, ∂/∂z and ∂/∂s, which the models take from there.
 type Objective struct {
 	Link       model.LinkModel
 	Propensity model.PropensityModel
@@ -82,6 +82,10 @@ type Objective struct {
 
 	Pairs    *graph.Pairs
 	Exposure []risk.Exposure // per pair; nil means that nothing is logged
+	// Graph makes the objective one over all pairs of its Universe, each counted once and linked where the graph links
+	// them: Gradient then does not look at Pairs. Nil means the sample.
+	Graph    *graph.Graph
+	Universe graph.Universe
 
 	// MeanWeight is what inclusion weights are divided by; 0 means their mean, so that they average to 1. A shard has
 	// that of all pairs.

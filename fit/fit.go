@@ -1,6 +1,7 @@
 package fit
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -27,7 +28,7 @@ type Result struct {
 	Propensity       model.PropensityModel
 	PropensityParams []float32
 
-	Objective  engine.Parts // at the end, over up to 262,144 of the training pairs
+	Objective  engine.Parts // at the end, over up to 262,144 of the training pairs; of Settings.Exact over all pairs
 	Speed      float64      // pairs per second of Adam's fastest epoch; 0 for others
 	Validation float64      // mean −log likelihood of the validation pairs; 0 where none were needed
 	Ridge      float64      // the prior variance of z that was chosen or learned; 0 if there is none
@@ -100,6 +101,9 @@ func fitFrom(ctx context.Context, p sample.Problem, s Settings, at beginning) (*
 		return nil, hint.Wrap(fmt.Errorf("%w: the nodes have no vectors, as the link model %s needs", ErrData, s.Link),
 			"encode their texts first, or set %v to %s, with mle or another method than bayes", hint.Setting("link"),
 			factorsKind)
+	}
+	if err := checkExact(p, s); err != nil {
+		return nil, err
 	}
 	m, err := s.method()
 	if err != nil {
@@ -194,6 +198,12 @@ func fitObjective(ctx context.Context, p sample.Problem, m method, r *Result, re
 		if run, err = t.level(t.objective, run); err != nil {
 			return err
 		}
+		exact := engine.Parts{}
+		if s.Exact && i == 0 {
+			if run, exact, err = t.overEvery(run); err != nil {
+				return err
+			}
+		}
 		o := t.objective
 		parts, err := s.engine().Gradient(ctx, thinned(o, describedPairs), run.params, nil)
 		if err != nil {
@@ -208,7 +218,7 @@ func fitObjective(ctx context.Context, p sample.Problem, m method, r *Result, re
 		summary.Propensity, summary.Objective = start, parts.Total()
 		r.Starts = append(r.Starts, summary)
 		if i == 0 {
-			r.Objective, r.Epochs, r.Iterations = parts, run.epochs, run.iterations
+			r.Objective, r.Epochs, r.Iterations = cmp.Or(exact, parts), run.epochs, run.iterations
 			r.LinkParams, r.PropensityParams, r.levels = link, propensity, run.levels
 			if run.epochs != nil {
 				r.Validation = run.validation
@@ -349,9 +359,10 @@ func (s Settings) objective(m method, link model.LinkModel, propensity model.Pro
 // run is where training from one start ended.
 type run struct {
 	params     []float32
-	validation float64   // where there were validation pairs
-	epochs     []Epoch   // of Adam
-	iterations int       // of L-BFGS
+	validation float64 // where there were validation pairs
+	epochs     []Epoch // of Adam
+	iterations int     // of L-BFGS
+	memory     []curvature
 	levels     []float64 // by how much its level was moved; nil where it was not
 }
 
@@ -457,6 +468,7 @@ func (t *training) minimise(o *engine.Objective, out run) (run, error) {
 		report: t.report(o, s.LBFGS.Iterations), recorder: t.recorder}
 	err := l.train(t.ctx)
 	out.iterations += l.iteration
+	out.memory = l.memory
 	return out, err
 }
 

@@ -19,7 +19,7 @@ import (
 // To turn off what the preset sets, give a number below 0 (λ_R, the floor, the ridge, the replicates), or Off of a
 // Switch.
 type Settings struct {
-	Method string `json:"method"` // see Methods; "" means bayes, of factors mle
+	Method string `json:"method"` // see Methods; "" means bayes, of factors and with Exact mle
 	Preset string `json:"preset"` // see Presets; "" means safe
 
 	// Link is the kind of the link model; "" means what the method needs, factors for people and items, or diagonal.
@@ -37,6 +37,10 @@ type Settings struct {
 	Floor    float64 `json:"floor"`    // the least propensity that the risk sees; 0 means the preset's, below 0 none
 	// Ridge is the prior variance of z under the link model's weights; 0 means the preset's, below 0 none.
 	Ridge float64 `json:"ridge"`
+
+	// Exact learns from all pairs of the network instead of a sample, by L-BFGS. What the sample is for then is where
+	// to begin, and to choose the ridge.
+	Exact bool `json:"exact,omitempty"`
 
 	Optimiser string        `json:"optimiser"` // adam, lbfgs or, of factors, alternating
 	Adam      AdamSettings  `json:"adam"`
@@ -203,7 +207,7 @@ func Presets() []string { return []string{"safe", "paper", "notebook"} }
 
 // WithDefaults returns the settings with everything filled in, or an error that names an invalid setting.
 func (s Settings) WithDefaults() (Settings, error) {
-	if s.Method == "" && ofFactors(s.Link) {
+	if s.Method == "" && (ofFactors(s.Link) || s.Exact) {
 		s.Method = "mle"
 	}
 	s.Method = methodOf(cmp.Or(s.Method, "bayes"))
@@ -227,6 +231,9 @@ func (s Settings) WithDefaults() (Settings, error) {
 	s.Through = cmp.Or(s.Through, preset.Through, Off)
 	if ofFactors(s.Link) {
 		preset = preset.ofFactors()
+	}
+	if s.Exact {
+		s.Optimiser = cmp.Or(s.Optimiser, "lbfgs")
 	}
 	s.Optimiser = cmp.Or(s.Optimiser, preset.Optimiser)
 	for _, axis := range preset.Search.Axes {
@@ -259,7 +266,7 @@ func (s Settings) WithDefaults() (Settings, error) {
 	if s, err = s.withExposure(m); err != nil {
 		return s, err
 	}
-	if err := s.validateFactors(m); err != nil {
+	if err := cmp.Or(s.validateFactors(m), s.validateExact(m)); err != nil {
 		return s, err
 	}
 	return s, s.Search.validate(s, m)

@@ -1,5 +1,6 @@
 // Package gpu is an engine on a graphics card of NVIDIA's: sums over all pairs of sources and targets, however many,
-// the best targets of many sources, and the sums over pairs of a sample that bayes needs.
+// the likelihood over all pairs with its gradient, the best targets of many sources, and the sums over pairs of a
+// sample that bayes needs.
 //
 //	card, err := gpu.Open(0)
 //	e, err := gpu.New(card, gpu.Settings{Format: gpu.BFloat16})

@@ -39,6 +39,7 @@ type OnCard struct {
 	mu     sync.Mutex  // of searches, which take turns
 	held   []*cardRows // of what was searched
 	rooms  [2]hostRoom
+	learns *slopeRows // of what is learned from
 	// of tests, instead of fewPairs and the card's memory
 	fewPairs int
 	room     uint64
@@ -151,25 +152,34 @@ func (d *Device) mapRows(format RowFormat, a *array, shape [4]uint32) (unsafe.Po
 
 // upload copies the rows of sources, as queries, or of targets to the card.
 func (e *OnCard) upload(to *array, p *plan, sources bool) error {
-	nodes := p.targets.nodes
-	if sources {
-		nodes = p.sources.nodes
+	dim, matrix := p.rows.Dim(), kern.MatrixOf(p.rows)
+	if !sources {
+		return e.uploadRows(to, int(p.dim), p.targets.nodes, func() func([]float32, int32) {
+			return func(row []float32, j int32) { matrix.Load(row[:dim], int(j)) }
+		})
 	}
+	return e.uploadRows(to, int(p.dim), p.sources.nodes, func() func([]float32, int32) {
+		offsets := make([]float32, p.fields)
+		return func(row []float32, i int32) { p.inner.Query(row[:dim], offsets, p.params, i) }
+	})
+}
+
+// uploadRows copies rows of a width to the card, in the engine's format. Each goroutine has a function that loads the
+// row of a node; a node below 0 has a row of zeros.
+func (e *OnCard) uploadRows(to *array, width int, nodes []int32, loader func() func(row []float32, i int32)) error {
 	const together = 1 << 14
-	dim, width := p.rows.Dim(), int(p.dim)
 	wide := make([]float32, min(together, len(nodes))*width)
 	narrow := make([]uint16, len(wide))
-	matrix := kern.MatrixOf(p.rows)
 	for first := 0; first < len(nodes); first += together {
 		some := nodes[first:min(first+together, len(nodes))]
 		kern.Chunks(len(some), 64, kern.Threads(e.Threads), func(_, _, from, until int) {
-			offsets := make([]float32, p.fields)
+			load := loader()
 			for k := from; k < until; k++ {
 				row := wide[k*width:][:width]
-				if sources {
-					p.inner.Query(row[:dim], offsets, p.params, some[k])
+				if some[k] < 0 {
+					clear(row)
 				} else {
-					matrix.Load(row[:dim], int(some[k]))
+					load(row, some[k])
 				}
 				switch e.format {
 				case BFloat16:

@@ -140,6 +140,10 @@ func (e *OnCard) release() {
 		r.free()
 	}
 	e.held = nil
+	if e.learns != nil {
+		e.learns.free()
+		e.learns = nil
+	}
 }
 
 // Close frees what the engine holds on its card, which stays open.

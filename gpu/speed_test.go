@@ -17,6 +17,22 @@ import (
 // paperNodes are those of the paper's first dataset.
 const paperNodes = 2_442_008
 
+// manyVectors are different ones, made fast.
+func manyVectors(t testing.TB, nodes, dim int) *graph.Vectors {
+	t.Helper()
+	vectors := must(graph.NewVectors(nodes, dim))(t)
+	noise := draw(rand.New(rand.NewPCG(1, 2)), 1<<22, 1/math.Sqrt(float64(dim)))
+	for i := range int32(nodes) {
+		at := int(uint64(i) * 7919 * 64 % uint64(len(noise)-dim))
+		row := slices.Clone(noise[at : at+dim])
+		row[int(i)%dim] += .1
+		if err := vectors.Set(i, row); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return vectors
+}
+
 // TestSpeedOnACard measures sums over all pairs, warm, the median of five, or of three where nodes are many. It takes
 // minutes and gigabytes: gpu/prove runs it, with UNSEEN_CARD naming how many nodes there are.
 //
@@ -28,17 +44,8 @@ func TestSpeedOnACard(t *testing.T) {
 	}
 	d := card(t)
 	const dim, fields = 768, 20
-	vectors := must(graph.NewVectors(nodes, dim))(t)
+	vectors := manyVectors(t, nodes, dim)
 	defer vectors.Close()
-	noise := draw(rand.New(rand.NewPCG(1, 2)), 1<<22, 1/math.Sqrt(dim))
-	for i := range int32(nodes) {
-		at := int(uint64(i) * 7919 * 64 % uint64(len(noise)-dim))
-		row := slices.Clone(noise[at : at+dim])
-		row[int(i)%dim] += .1
-		if err := vectors.Set(i, row); err != nil {
-			t.Fatal(err)
-		}
-	}
 	n := model.Nodes{Vectors: vectors, Fields: make([]uint16, nodes), FieldCount: fields}
 	all := make([]int32, nodes)
 	for i := range all {
@@ -108,5 +115,65 @@ func TestSpeedOnACard(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+	}
+}
+
+// TestGradientSpeedOnACard measures the likelihood over all pairs with its gradient, warm, the median of three, and
+// what the two halves take: slopes of all pairs, and their product with the rows.
+func TestGradientSpeedOnACard(t *testing.T) {
+	nodes, err := strconv.Atoi(os.Getenv("UNSEEN_CARD"))
+	if err != nil {
+		t.Skip("UNSEEN_CARD does not say of how many nodes: no speed was measured; gpu/prove does")
+	}
+	d := card(t)
+	const dim, fields = 768, 20
+	var b graph.Builder
+	for i := range nodes {
+		must(b.AddNode(graph.Node{ID: strconv.Itoa(i), Field: strconv.Itoa(i % fields)}))(t)
+	}
+	if err := b.AddLinkIndex(0, 1); err != nil {
+		t.Fatal(err)
+	}
+	g, _, err := b.Build()
+	vectors := manyVectors(t, nodes, dim)
+	defer vectors.Close()
+	g = must(must(g, err)(t).WithVectors(vectors))(t)
+	n := model.NodesOf(g)
+	o := &engine.Objective{Link: must(model.NewLink("diagonal", n, model.LinkOptions{}))(t), Graph: g, LambdaL: 1,
+		Propensity: must(model.NewPropensity("field-matrix", n, model.PropensityOptions{}))(t)}
+	params := draw(rand.New(rand.NewPCG(3, 4)), o.Size(), 1)
+	for k := range dim {
+		params[k] += 4
+	}
+	params[dim] = -6
+	link, propensity := o.Split(params)
+	terms, _ := model.TermsOf(o.Propensity, propensity)
+	e := must(New(d, Settings{Format: BFloat16}))(t)
+	began := time.Now()
+	if err := e.turn(func() error {
+		ready, err := e.prepareSlopes(o, engine.Rectangle{Sources: g.Sources(), Targets: g.Targets()})
+		if err != nil {
+			return err
+		}
+		defer ready.free()
+		t.Logf("loading %.1f s", time.Since(began).Seconds())
+		for _, wanted := range []bool{false, true} {
+			var took []float64
+			for range 4 {
+				began := time.Now()
+				if _, err := ready.run(t.Context(), link, terms, wanted); err != nil {
+					return err
+				}
+				took = append(took, time.Since(began).Seconds())
+			}
+			took = took[1:]
+			slices.Sort(took)
+			scale := float64(paperNodes) / float64(nodes)
+			t.Logf("likelihood of all pairs, gradient %-5v %8.3f s (%.3f to %.3f); all pairs of %d nodes: %.2f s",
+				wanted, took[1], took[0], took[2], paperNodes, took[1]*scale*scale)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
 	}
 }

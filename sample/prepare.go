@@ -104,6 +104,7 @@ func Prepare(ctx context.Context, g *graph.Graph, o Options) (*Prepared, error) 
 		sampled[subset] = sampled[subset].without(o.Without)
 	}
 	out.fill(o.Origin, sampled)
+	out.Problem.Graph, out.Problem.Universe = out.LinkGraph(graph.Train), out.universeWithout(o.Without)
 	out.Problem.Rates = offered.rates()
 	return out, nil
 }
@@ -177,6 +178,22 @@ func (p *Prepared) Universe(subset graph.Subset) (u graph.Universe) {
 	if u.Before = p.Order; p.Available != nil && subset == graph.Train {
 		u.Before = p.Available
 	}
+	return u
+}
+
+// universeWithout returns the pairs that training could learn from, but for those of some nodes.
+func (p *Prepared) universeWithout(left []bool) graph.Universe {
+	u := p.Universe(graph.Train)
+	if left == nil {
+		return u
+	}
+	kept := func(nodes, all []int32) []int32 {
+		if nodes == nil {
+			nodes = all
+		}
+		return slices.DeleteFunc(slices.Clone(nodes), func(i int32) bool { return left[i] })
+	}
+	u.Sources, u.Targets = kept(u.Sources, p.Graph.Sources()), kept(u.Targets, p.Graph.Targets())
 	return u
 }
 

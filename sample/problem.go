@@ -26,6 +26,10 @@ type Problem struct {
 	Origin *Origin
 	// EveryShown says that all shown pairs of a complete log are among the training pairs; see Plan.EveryShown.
 	EveryShown bool
+	// Graph and Universe are what the pairs were drawn from: the linked pairs of all of the universe are the graph's
+	// links. To learn from all pairs needs them; nil where they are not known. Prepare sets them.
+	Graph    *graph.Graph
+	Universe graph.Universe
 	// Echo says how far the vectors follow from the links, as graph.Graph.Echo has it: such vectors
 	// carry exposure, and hide it. Prepare sets it.
 	Echo float64

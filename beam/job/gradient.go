@@ -46,6 +46,10 @@ func (e *Cluster) Gradient(ctx context.Context, o *engine.Objective, params []fl
 		return engine.Parts{}, fmt.Errorf("%w: %d parameters for models with %d", engine.ErrShape, len(params),
 			o.Size())
 	}
+	if o.Graph != nil {
+		return engine.Parts{}, fmt.Errorf("%w: to learn from all pairs over shards; learn from a sample",
+			engine.ErrUnsupported)
+	}
 	if o.Pairs != nil && int64(o.Pairs.Len()) != e.Manifest.Extent.Pairs {
 		return engine.CPU{Threads: e.Runner.Threads}.Gradient(ctx, o, params, grad)
 	}

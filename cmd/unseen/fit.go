@@ -20,6 +20,7 @@ import (
 	"unseen/dataset"
 	"unseen/evaluate"
 	"unseen/fit"
+	"unseen/gpu"
 	"unseen/graph"
 	"unseen/internal/amount"
 	"unseen/internal/atomicfile"
@@ -64,12 +65,13 @@ type fitFlags struct {
 
 	output, checkpoint    string
 	resume, quiet, asJSON bool
+	exact                 bool // learns from all pairs
 	deviceFlags
 }
 
 // learnFlags say how to learn, which a refresh has from its model.
 var learnFlags = []string{"method", "preset", "link", "propensity", "optimiser", "search", "search-points", "doctor",
-	"replicates", "exposure", "anchor", "starts", "seed", "certify"}
+	"replicates", "exposure", "anchor", "starts", "seed", "certify", "exact"}
 
 // worldFlags are those that only a generated world takes.
 var worldFlags = []string{"world", "violate", "nodes", "dim", "fields", "random-fields", "pairs", "logged"}
@@ -142,6 +144,7 @@ func (f *fitFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.exposure, "exposure", fit.AutoExposure, "what π̂ depends on, such as fields+text")
 	flags.Lookup("exposure").DefValue = "" // the text has it
 	flags.StringArrayVar(&f.anchors, "anchor", nil, "`known` mean π, such as same=0.8±0.1 (or +-)")
+	flags.BoolVar(&f.exact, "exact", false, "learn from all pairs, not from a sample")
 	flags.Float64SliceVar(&f.starts, "starts", nil, "`values` of π̂ to start from (default: preset's)")
 	flags.Lookup("starts").DefValue = "" // it would be []
 	flags.Uint64Var(&f.seed, "seed", 1, "seed of the world and of training")
@@ -208,6 +211,11 @@ the last of every person where links have times. --split says it otherwise:
 half of them from pairs of fields in proportion to their links (field), or
 targets in proportion to the links that they receive (popularity). --method
 decides how pairs are weighted in training.
+
+--exact learns from all pairs of the training nodes by L-BFGS, with mle unless
+--method says otherwise; the sample is where it begins, and chooses the ridge.
+A card (--device gpu) looks at all pairs of millions of nodes in seconds: of the
+link model diagonal, where exposure depends on fields alone.
 
 exposures.parquet, if there is one, is part of the likelihood. --log says what
 it contains; a log of impressions is complete or offered.
@@ -349,16 +357,21 @@ func (f *fitFlags) settings() (fit.Settings, error) {
 	if err := f.deviceFlags.check(func(string) bool { return false }); err != nil {
 		return s, err
 	}
-	if f.device != "cpu" && f.method != "" && f.method != "bayes" {
-		return s, usagef("--device is for bayes, whose sums over many pairs a card makes; leave it out for %s",
-			f.method)
+	if f.exact && f.data == "" {
+		return s, usagef("--exact learns from all pairs of a dataset; name its folder")
+	}
+	if f.exact {
+		f.rows = string(gpu.BFloat16) // where a card is fast
+	} else if f.device != "cpu" && f.method != "" && f.method != "bayes" {
+		return s, usagef("--device is for bayes and --exact, whose sums over many pairs a card makes; leave it out "+
+			"for %s", f.method)
 	}
 	if f.checkpoint == "" && f.output != "" {
 		f.checkpoint = f.output + ".checkpoint"
 	}
 	s = fit.Settings{
 		Method: f.method, Preset: f.preset, Link: f.link, Propensity: f.propensity, Optimiser: f.optimiser,
-		Doctor: f.doctor, Replicates: f.replicates, Exposure: f.exposure,
+		Exact: f.exact, Doctor: f.doctor, Replicates: f.replicates, Exposure: f.exposure,
 		Search: fit.Search{Points: f.searchPoints}, Starts: f.starts,
 		Seed: f.seed, Threads: f.threads,
 		Checkpoint: fit.Checkpoint{Path: f.checkpoint, Resume: f.resume, Keep: true},
@@ -399,7 +412,7 @@ var twoSides = model.Nodes{Sources: []int32{}, Targets: []int32{}}
 
 // bayes reports whether the method is bayes, given or by default.
 func (f *fitFlags) bayes(n model.Nodes) bool {
-	s, err := fit.Settings{Method: f.method, Link: f.link}.For(n).WithDefaults()
+	s, err := fit.Settings{Method: f.method, Link: f.link, Exact: f.exact}.For(n).WithDefaults()
 	return err == nil && s.Method == "bayes"
 }
 
@@ -723,14 +736,14 @@ func runFit(ctx context.Context, f fitFlags, t *display) (*fitReport, error) {
 	}
 	r := &fitReport{
 		World: from.world, Dataset: from.dataset,
-		Settings: fitSettings{result.Settings}, Pairs: problem.Train.Len(), Seconds: time.Since(began).Seconds(),
+		Settings: fitSettings{result.Settings}, Seconds: time.Since(began).Seconds(),
 		Objective: result.Objective.Total(), Likelihood: result.Objective.Likelihood, Risk: result.Objective.Risk,
 		Validation: result.Validation, Ridge: result.Ridge, Epochs: len(result.Epochs), Iterations: result.Iterations,
 		Starts: result.Starts, Trials: result.Trials, Findings: result.Findings,
 		Warnings: append([]risk.Warning{}, result.Warnings...), Model: f.output,
 	}
-	for _, linked := range problem.Train.Linked {
-		r.Links += count(linked)
+	if r.Pairs, r.Links, err = learnedFrom(problem, settings.Exact); err != nil {
+		return nil, err
 	}
 	if f.certify > 0 {
 		certified := settings
@@ -758,6 +771,18 @@ func runFit(ctx context.Context, f fitFlags, t *display) (*fitReport, error) {
 		r.Held, err = hold(ctx, problem.Nodes.Fields, result, from.held.Pairs)
 	}
 	return r, err
+}
+
+// learnedFrom counts the pairs that were learned from, and the linked ones among them.
+func learnedFrom(p sample.Problem, exact bool) (pairs, links int, err error) {
+	for _, linked := range p.Train.Linked {
+		links += count(linked)
+	}
+	if !exact {
+		return p.Train.Len(), links, nil
+	}
+	all, _, err := p.Universe.Count(p.Graph)
+	return int(all), links, err
 }
 
 // save writes the model, with its certificate if there is one.

@@ -532,3 +532,34 @@ func TestFitRefresh(t *testing.T) {
 		t.Errorf("exit code %d, %s", code, stderr)
 	}
 }
+
+// All pairs of a dataset are learned from where that is asked for; what cannot be is refused.
+func TestFitExact(t *testing.T) {
+	t.Parallel()
+	dir, model := papers(t, 1), filepath.Join(t.TempDir(), "m.safetensors")
+	var sampled, exact fitReport
+	decodeOne(t, well(t, "fit", dir, "--method", "mle", "--optimiser", "lbfgs", "--quiet", "--json"), &sampled)
+	decodeOne(t, well(t, "fit", dir, "--exact", "-o", model, "--quiet", "--json"), &exact)
+	if exact.Settings.Method != "mle" || !exact.Settings.Exact || exact.Pairs <= sampled.Pairs ||
+		exact.Links != sampled.Links || exact.Held == nil || *exact.Held.AUC < .8 {
+		t.Errorf("%+v, %d pairs, %d of them linked; of a sample %d and %d", exact.Settings, exact.Pairs, exact.Links,
+			sampled.Pairs, sampled.Links)
+	}
+	if rate := float64(exact.Links) / float64(exact.Pairs); exact.Likelihood > 20*10*rate {
+		t.Errorf("the likelihood is %v, of %v links per pair", exact.Likelihood, rate)
+	}
+	for args, says := range map[string]string{
+		"--exact":                             "name its folder",
+		dir + " --exact --method bayes":       "set --method to mle",
+		dir + " --exact --refresh " + model:   "--exact and --refresh",
+		dir + " --exact --optimiser adam":     "by lbfgs",
+		dir + " --exact --method shown":       "set --method to mle",
+		dir + " --method mle --device gpu":    "--device is for bayes and --exact",
+		dir + " --exact --device accelerator": "use cpu, gpu, auto",
+	} {
+		code, _, stderr := invoke(append([]string{"fit"}, strings.Fields(args)...)...)
+		if code != exitUsage || !strings.Contains(stderr, says) {
+			t.Errorf("%s: exit code %d: %s", args, code, stderr)
+		}
+	}
+}

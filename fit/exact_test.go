@@ -1,0 +1,130 @@
+package fit
+
+import (
+	"context"
+	"errors"
+	"math"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"unseen/engine"
+	"unseen/graph"
+	"unseen/internal/enginetest"
+	"unseen/internal/kern"
+	"unseen/model"
+	"unseen/risk"
+	"unseen/sample"
+	"unseen/world"
+)
+
+// exactProblem is a small world with links, and a sample of its pairs.
+func exactProblem(t testing.TB, nodes int, seed uint64) sample.Problem {
+	t.Helper()
+	w := must(world.New(t.Context(), world.Settings{Nodes: nodes, Dim: 6, Fields: world.EvenFields(2),
+		Scenario: world.Scenario{Seed: seed}}))(t)
+	g := must(w.Linked(t.Context()))(t).Graph()
+	u := graph.Universe{Before: g.Order()}
+	pairs, _, err := graph.Sample(g, u, graph.SampleOptions{PerLink: 2, Src: rand.NewPCG(seed, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sample.Problem{Nodes: model.NodesOf(g), Train: pairs, Graph: g, Universe: u}
+}
+
+// Learning from all pairs ends where learning from a sample does that has all of them.
+func TestExactFit(t *testing.T) {
+	t.Parallel()
+	p := exactProblem(t, 140, 3)
+	s := Settings{Method: "mle", Optimiser: "lbfgs", Ridge: -1, Starts: []float64{.3}, Seed: 1,
+		LBFGS: LBFGSSettings{Iterations: 1000, Tolerance: 1e-10}}
+	all := p
+	all.Train = must(graph.AllPairs(p.Graph, p.Universe, 1<<20))(t)
+	want := must(Fit(t.Context(), all, s))(t)
+	s.Exact, s.Optimiser = true, ""
+	got := must(Fit(t.Context(), p, s))(t)
+	if got.Settings.Optimiser != "lbfgs" {
+		t.Error(got.Settings.Optimiser)
+	}
+	if math.Abs(got.Objective.Total()-want.Objective.Total()) > 1e-6*want.Objective.Total() {
+		t.Errorf("the objective is %v, from a sample of all pairs %v", got.Objective, want.Objective)
+	}
+	seen := func(r *Result, b model.Batch) (out []float64) {
+		z, logits := make([]float32, b.Len()), make([]float32, b.Len())
+		engine.Predictor{Link: r.Link, LinkParams: r.LinkParams, Propensity: r.Propensity,
+			PropensityParams: r.PropensityParams}.Logits(z, logits, b)
+		for k := range z {
+			y, _ := kern.Sigmoid64(float64(z[k]))
+			pi, _ := kern.Sigmoid64(float64(logits[k]))
+			out = append(out, y*pi)
+		}
+		return out
+	}
+	b := model.Batch{Sources: all.Train.Source, Targets: all.Train.Target}
+	a, e := seen(want, b), seen(got, b)
+	for k := range a {
+		if math.Abs(a[k]-e[k]) > 2e-3 {
+			t.Fatalf("pair %d is linked with probability %v, from a sample of all pairs %v", k, e[k], a[k])
+		}
+	}
+	s.Exact, s.Optimiser = false, "lbfgs"
+	sampled := must(Fit(t.Context(), p, s))(t)
+	off := func(r *Result) float64 { return math.Abs(float64(r.LinkParams[0] - want.LinkParams[0])) }
+	if off(sampled) < 10*off(got) {
+		t.Errorf("the sample alone is as near: %v, %v and %v", sampled.LinkParams, got.LinkParams, want.LinkParams)
+	}
+}
+
+// A training that is stopped over all pairs goes on there, to the same bits.
+func TestExactFitResumes(t *testing.T) {
+	t.Parallel()
+	p := exactProblem(t, 60, 5)
+	s := Settings{Method: "mle", Exact: true, Ridge: 4, Starts: []float64{.3, .1}, Seed: 1}
+	want := must(Fit(t.Context(), p, s))(t)
+	for _, at := range []int{5, 30, 60} {
+		stopped := s
+		stopped.Checkpoint = Checkpoint{Path: filepath.Join(t.TempDir(), "c"), Every: 1}
+		ctx, cancel := context.WithCancel(t.Context())
+		watched := enginetest.New()
+		watched.Before = func(_ string, number int) error {
+			if number == at {
+				cancel()
+			}
+			return ctx.Err()
+		}
+		stopped.Engine = watched
+		_, err := Fit(ctx, p, stopped)
+		cancel()
+		if !errors.Is(err, context.Canceled) {
+			t.Fatalf("stopped at call %d: %v", at, err)
+		}
+		stopped.Engine, stopped.Checkpoint.Resume = nil, true
+		got := must(Fit(t.Context(), p, stopped))(t)
+		if !slices.Equal(got.LinkParams, want.LinkParams) || got.Objective != want.Objective {
+			t.Errorf("stopped at call %d: %v, in one go %v", at, got.Objective, want.Objective)
+		}
+	}
+}
+
+// What all pairs cannot be learned with is refused.
+func TestExactFitRefuses(t *testing.T) {
+	t.Parallel()
+	p := exactProblem(t, 60, 5)
+	for name, s := range map[string]Settings{"bayes": {Method: "bayes"}, "adam": {Method: "mle", Optimiser: "adam"},
+		"shown": {Method: ShownOnly}, "dr": {Method: "dr"}, "cosine": {Method: "cosine"}} {
+		s.Exact = true
+		if _, err := Fit(t.Context(), p, s); !errors.Is(err, ErrSetting) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	unknown, logged := p, p
+	unknown.Graph = nil
+	logged.Exposure = make([]risk.Exposure, p.Train.Len())
+	logged.Exposure[1] = risk.Exposed
+	for name, p := range map[string]sample.Problem{"no graph": unknown, "a log": logged} {
+		if _, err := Fit(t.Context(), p, Settings{Method: "mle", Exact: true}); !errors.Is(err, ErrData) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
