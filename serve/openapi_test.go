@@ -167,8 +167,9 @@ func TestErrorPages(t *testing.T) {
 			w := httptest.NewRecorder()
 			test.s.Handler().ServeHTTP(w, r)
 			kind := map[bool]string{true: "text/html; charset=utf-8", false: problemType}[html]
-			if w.Code != test.status || w.Header().Get("Content-Type") != kind || !strings.Contains(w.Body.String(),
-				test.says) || strings.Contains(w.Body.String(), "<!doctype html>") != html ||
+			if w.Code != test.status || w.Header().Get("Content-Type") != kind ||
+				!strings.Contains(strings.ToLower(w.Body.String()), test.says) ||
+				strings.Contains(w.Body.String(), "<!doctype html>") != html ||
 				!strings.Contains(w.Body.String(), w.Header().Get("X-Request-Id")) {
 				t.Errorf("%s %s, Accept %q: %d %s\n%s", test.method, test.path, accept, w.Code,
 					w.Header().Get("Content-Type"), w.Body)
@@ -176,6 +177,16 @@ func TestErrorPages(t *testing.T) {
 			if test.status == 401 && strings.Contains(w.Body.String(), "/exposure") {
 				t.Errorf("%s shows the navigation to somebody without a token", test.path)
 			}
+		}
+	}
+}
+
+func TestSentence(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{"": "", "no such path": "No such path.", "éa": "Éa.", "Is.": "Is.",
+		"send Bearer …": "Send Bearer …"} {
+		if got := sentence(text); got != want {
+			t.Errorf("%q becomes %q", text, got)
 		}
 	}
 }

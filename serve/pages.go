@@ -76,6 +76,7 @@ var navigation = []struct{ Path, Name string }{
 // pageFrame is the data of frame.html.
 type pageFrame struct {
 	Links   []navLink
+	Tour    bool
 	Alarm   string
 	Script  string
 	Lines   bool
@@ -192,7 +193,7 @@ func (p *site) show(w http.ResponseWriter, r *http.Request, status int, name str
 	of := pageSpecs[name]
 	f := pageFrame{Script: of.script, Lines: of.lines, Maps: of.maps, Content: content}
 	if name != "login" && name != "refused" { // a visitor without a token learns nothing
-		f.Alarm = p.s.monitor.alarming()
+		f.Alarm, f.Tour = p.s.monitor.alarming(), name != "error"
 		for _, to := range navigation {
 			f.Links = append(f.Links, navLink{p.s.at(to.Path), to.Name, to.Path == of.link})
 		}

@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 // showProblem shows a page where a browser meets an error.
@@ -19,8 +21,21 @@ func (p *site) showProblem(w http.ResponseWriter, r *http.Request, status int, d
 		name = "refused" // who has no access learns nothing
 	}
 	w.Header().Del("Content-Length")
-	p.show(w, r, status, name, map[string]string{"Title": found.Title, "Detail": found.Detail,
+	p.show(w, r, status, name, map[string]string{"Title": found.Title, "Detail": sentence(found.Detail),
 		"Request": requestID(r.Context())})
+}
+
+// sentence makes the text of an error, which begins small and ends without a point, a sentence.
+func sentence(text string) string {
+	first, size := utf8.DecodeRuneInString(text)
+	if size == 0 {
+		return text
+	}
+	text = string(unicode.ToUpper(first)) + text[size:]
+	if strings.HasSuffix(text, ".") || strings.HasSuffix(text, "…") {
+		return text
+	}
+	return text + "."
 }
 
 // prefersHTML reports whether a request asks for HTML before JSON, as browsers do for what people open.

@@ -125,6 +125,8 @@ func TestPictures(t *testing.T) {
 			b.until(figure, "document.querySelector('"+figure+" canvas')")
 		}
 	}
+	look("/", "")
+	b.click("#tour-end")
 	look("/node/"+best, "")
 	b.run("why", chromedp.Evaluate("document.querySelector('[aria-labelledby=corrected-title] "+
 		"li:has(.badge.bad) details').open = true", nil))

@@ -51,5 +51,5 @@ document.addEventListener('htmx:before:swap', event => {
 
 document.addEventListener('htmx:error', event => {
 	const {ctx, error} = event.detail
-	if (ctx?.sourceElement?.id !== 'alarm' && error?.name !== 'AbortError') trouble('The service cannot be reached. This page is out of date.')
+	if (ctx?.sourceElement?.id !== 'alarm' && error?.name !== 'AbortError') trouble('The service cannot be reached, so this page may be out of date. What you typed is still there; try again once the service is back.')
 })
