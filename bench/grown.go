@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"runtime"
 	"time"
 	"unsafe"
 
@@ -59,15 +60,17 @@ func (b *bench) growIndex() (*grownIndex, error) {
 	if err != nil {
 		return none, err
 	}
-	defer free()
 	g := &grownIndex{madeGraph: &madeGraph{}}
 	ctx := context.Background()
-	if err := b.part("growing rows", func() (err error) { g.rows, err = b.grow(ctx, m); return err }); err != nil {
+	err = b.part("growing rows", func() (err error) { g.rows, err = b.grow(ctx, m); return err })
+	if err == nil {
+		g.queries, err = asked(m, graphQueries)
+	}
+	err = errors.Join(err, free())
+	if m, free = nil, nil; err != nil { // nothing of -data counts as the index's memory
 		return none, err
 	}
-	if g.queries, err = asked(m, graphQueries); err != nil {
-		return none, err
-	}
+	runtime.GC()
 	if b.model != "" {
 		if err := weigh(g.queries, kern.MatrixOf(g.rows), b.model); err != nil {
 			return none, err

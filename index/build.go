@@ -17,6 +17,13 @@ type builder struct {
 	threads int
 	rooms   []*workroom
 	count   int // rows that are linked
+
+	// of a batch, and used again by the next
+	found  []int32  // the links of each new row
+	back   []uint64 // a row that is there, and the place of the new one
+	starts []int    // where those of each row begin in back
+	places []uint64 // see byCluster
+	order  []int32
 }
 
 // workroom is what one thread needs.
@@ -26,6 +33,9 @@ type workroom struct {
 	scores []float32
 	kept   []int32
 	near   []stop
+	// squares of near rows and of those that are kept
+	squares     []float32
+	keptSquares []float32
 }
 
 func newBuilder(w *Web, o Options) *builder {
@@ -58,8 +68,8 @@ func (b *builder) add(ctx context.Context, order []int32) error {
 
 // batch links rows to those that are there, and those back to them.
 func (b *builder) batch(ctx context.Context, rows []int32) error {
-	found := make([]int32, len(rows)*b.degree)
-	order := b.byCluster(len(rows), func(k int32) int32 { return rows[k] })
+	b.found = sized(b.found, len(rows)*b.degree)
+	found, order := b.found, b.byCluster(len(rows), func(k int32) int32 { return rows[k] })
 	if err := kern.ChunksErr(ctx, len(rows), 16, b.threads, func(worker, _, from, to int) error {
 		room := b.rooms[worker]
 		for _, k := range order[from:to] {
@@ -70,7 +80,7 @@ func (b *builder) batch(ctx context.Context, rows []int32) error {
 	}); err != nil {
 		return err
 	}
-	var back []uint64 // a row that is there, and the place of the new one
+	back, starts := b.back[:0], b.starts[:0]
 	for k, i := range rows {
 		copy(b.record(i)[1:], found[k*b.degree:][:b.degree])
 		for _, j := range b.near(i) {
@@ -82,13 +92,13 @@ func (b *builder) batch(ctx context.Context, rows []int32) error {
 	}
 	b.count += len(rows)
 	slices.Sort(back)
-	var starts []int
 	for k, x := range back {
 		if k == 0 || x>>32 != back[k-1]>>32 {
 			starts = append(starts, k)
 		}
 	}
 	starts = append(starts, len(back))
+	b.back, b.starts = back, starts
 	order = b.byCluster(len(starts)-1, func(s int32) int32 { return int32(back[starts[s]] >> 32) })
 	return kern.ChunksErr(ctx, len(order), 16, b.threads, func(worker, _, from, to int) error {
 		for _, s := range order[from:to] {
@@ -102,16 +112,15 @@ func (b *builder) batch(ctx context.Context, rows []int32) error {
 // byCluster is an order in which to look at rows, given their number and which they are: those near each other come one
 // after another, so that what one has walked over is still in a cache for the next.
 func (b *builder) byCluster(count int, row func(k int32) int32) []int32 {
-	order := make([]uint64, count)
-	for k := range order {
-		order[k] = uint64(b.clusters.first[row(int32(k))])<<32 | uint64(k)
+	b.places, b.order = sized(b.places, count), sized(b.order, count)
+	for k := range b.places {
+		b.places[k] = uint64(b.clusters.first[row(int32(k))])<<32 | uint64(k)
 	}
-	slices.Sort(order)
-	out := make([]int32, count)
-	for at, x := range order {
-		out[at] = int32(uint32(x))
+	slices.Sort(b.places)
+	for at, x := range b.places {
+		b.order[at] = int32(uint32(x))
 	}
-	return out
+	return b.order
 }
 
 // find finds what a new row is linked to.
@@ -162,26 +171,31 @@ const apartness = 1.1
 
 // choose keeps of near rows, nearest first, those that no nearer one leads to.
 func (b *builder) choose(room *workroom, i int32, most int) {
-	room.kept = room.kept[:0]
+	room.kept, room.keptSquares = room.kept[:0], room.keptSquares[:0]
 	if len(room.scores) < most {
 		room.scores = make([]float32, most)
 	}
 	own := b.square(i)
-	for _, s := range room.near {
+	// all of them before the first is needed, since the processor then reads many at once
+	room.squares = sized(room.squares, len(room.near))
+	for k, s := range room.near {
+		room.squares[k] = b.square(s.row)
+	}
+	for at, s := range room.near {
 		if s.row == i {
 			continue
 		}
 		if len(room.kept) == most {
 			return
 		}
-		square := b.square(s.row)
+		square := room.squares[at]
 		distance := own + square - 2*s.score
 		good := true
 		if len(room.kept) > 0 {
 			b.codes.AskRow(&room.probe, s.row)
 			b.codes.DotsAt(room.scores, &room.probe, room.kept)
-			for k, j := range room.kept {
-				between := square + b.square(j) - 2*room.scores[k]
+			for k, other := range room.keptSquares {
+				between := square + other - 2*room.scores[k]
 				if apartness*between <= distance {
 					good = false
 					break
@@ -189,7 +203,7 @@ func (b *builder) choose(room *workroom, i int32, most int) {
 			}
 		}
 		if good {
-			room.kept = append(room.kept, s.row)
+			room.kept, room.keptSquares = append(room.kept, s.row), append(room.keptSquares, square)
 		}
 	}
 }

@@ -401,13 +401,8 @@ func (w *Web) Many(ctx context.Context, s engine.TargetSearch, count, threads in
 	return hits, err
 }
 
-// sized is a slice, or one of so many elements where there is none yet.
-func sized[T any](s []T, count int) []T {
-	if s == nil {
-		return make([]T, count)
-	}
-	return s
-}
+// sized is a slice of so many elements, in the memory of one of before where there is room.
+func sized[T any](s []T, count int) []T { return slices.Grow(s[:0], count)[:count] }
 
 // search is a search in clusters, without its queries. A cluster has the field that most of its rows have, and the mean
 // of their values.

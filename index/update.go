@@ -22,7 +22,9 @@ func Update(ctx context.Context, old *Web, v *graph.Vectors, o Options) (*Web, e
 		return Build(ctx, v, o)
 	}
 	w := newWeb(sketch, old.degree)
-	known, fresh, to := w.match(w.pair(), old)
+	firsts, twins := w.pair()
+	w.makeRoom(twins)
+	known, fresh, to := w.match(firsts, old)
 	if 2*known < w.Rows() {
 		return Build(ctx, v, o)
 	}

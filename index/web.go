@@ -72,7 +72,10 @@ func Build(ctx context.Context, v *graph.Vectors, o Options) (*Web, error) {
 	if w.clusters, err = makeClusters(ctx, v, o); err != nil {
 		return nil, err
 	}
-	return w, newBuilder(w, o).add(ctx, shuffled(w.pair(), o.Seed))
+	firsts, twins := w.pair()
+	order := shuffled(firsts, o.Seed) // before there is room for links, so that not all is in memory at once
+	w.makeRoom(twins)
+	return w, newBuilder(w, o).add(ctx, order)
 }
 
 // shuffled puts rows into the order in which they come.
@@ -92,14 +95,17 @@ type keyed struct {
 
 func byKey(a, b keyed) int { return cmp.Or(cmp.Compare(a.key, b.key), cmp.Compare(a.row, b.row)) }
 
-// pair makes rows with equal codes twins and returns the first of each, by their keys.
-func (w *Web) pair() []keyed {
+// twins are two rows with equal codes, of which the second is the next after the first.
+type twins [2]int32
+
+// pair finds rows with equal codes, and returns the first of each, by their keys.
+func (w *Web) pair() (firsts []keyed, pairs []twins) {
 	all := make([]keyed, w.Rows())
 	for i := range all {
 		all[i] = keyed{hashOf(w.codes.CodesOf(int32(i))), int32(i)}
 	}
 	slices.SortFunc(all, byKey)
-	var firsts []keyed
+	firsts = all[:0]
 	var last []int32 // of the twins of each of the firsts with this key
 	for k, x := range all {
 		if k == 0 || x.key != all[k-1].key {
@@ -110,9 +116,10 @@ func (w *Web) pair() []keyed {
 			firsts, last = append(firsts, x), append(last, x.row)
 			continue
 		}
-		w.record(last[same])[0], last[same] = x.row, x.row
+		pairs = append(pairs, twins{last[same], x.row})
+		last[same] = x.row
 	}
-	return firsts
+	return firsts, pairs
 }
 
 // hashOf is FNV-1a by words of eight bytes.
@@ -132,16 +139,22 @@ func (o Options) degree() int {
 	return o.Degree
 }
 
-// newWeb returns a web without links.
+// newWeb returns a web that has no room for links yet.
 func newWeb(sketch *engine.Sketch, degree int) *Web {
-	codes := kern.CodesIn(sketch)
-	n := codes.Rows()
-	w := &Web{sketch: sketch, codes: codes, degree: degree, links: make([]int32, n*(degree+1))}
+	w := &Web{sketch: sketch, codes: kern.CodesIn(sketch), degree: degree}
+	w.rooms.New = func() any { return newWalker(w) }
+	return w
+}
+
+// makeRoom makes room for links, of which there are none but those of twins.
+func (w *Web) makeRoom(of []twins) {
+	w.links = make([]int32, w.Rows()*(w.degree+1))
 	for k := range w.links {
 		w.links[k] = -1
 	}
-	w.rooms.New = func() any { return newWalker(w) }
-	return w
+	for _, pair := range of {
+		w.record(pair[0])[0] = pair[1]
+	}
 }
 
 // Rows returns the number of rows.
