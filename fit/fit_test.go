@@ -447,6 +447,16 @@ func TestWarningsOfWeakData(t *testing.T) {
 			t.Errorf("no warning of %s: %v", kind, r.Warnings)
 		}
 	}
+	// many fields of one node are one warning
+	p.Nodes.FieldCount, p.Nodes.Fields[p.Train.Source[0]] = 5, 4
+	warnings, err := p.Validate(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tiny := slices.DeleteFunc(warnings, func(w risk.Warning) bool { return w.Kind != "tiny-field" })
+	if len(tiny) != 1 || !strings.Contains(tiny[0].Message, `2 fields have a single node each, such as "0"`) {
+		t.Errorf("%v", tiny)
+	}
 }
 
 func TestCancel(t *testing.T) {

@@ -128,16 +128,25 @@ func (p Problem) checkNodes(used []bool, threads int) ([]risk.Warning, error) {
 			Message: fmt.Sprintf("%d nodes have a vector of zeros (the first is node %d): their links say nothing of "+
 				"the text; give them a text or leave them out", zero, example)})
 	}
+	tiny, first := 0, ""
 	for f, count := range members {
-		if count == 1 {
-			name := fmt.Sprint(f)
-			if f < len(p.Nodes.FieldNames) {
-				name = p.Nodes.FieldNames[f]
-			}
-			warnings = append(warnings, risk.Warning{Kind: "tiny-field",
-				Message: fmt.Sprintf("field %q has a single node: its propensities are the prior's; merge small "+
-					"fields", name)})
+		if count != 1 {
+			continue
 		}
+		if tiny++; tiny > 1 {
+			continue
+		}
+		if first = fmt.Sprint(f); f < len(p.Nodes.FieldNames) {
+			first = p.Nodes.FieldNames[f]
+		}
+	}
+	if tiny > 0 {
+		which := fmt.Sprintf("field %q has a single node: its", first)
+		if tiny > 1 {
+			which = fmt.Sprintf("%d fields have a single node each, such as %q: their", tiny, first)
+		}
+		warnings = append(warnings, risk.Warning{Kind: "tiny-field",
+			Message: which + " propensities are the prior's; merge small fields"})
 	}
 	return warnings, nil
 }

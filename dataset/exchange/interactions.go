@@ -207,7 +207,7 @@ type interactions struct {
 	surfaces                    *interner
 	ids                         [2]string // the person and the item of the record that is being read
 	personNode, itemNode        []int32   // by number
-	genres                      bool      // fields are lists with bars between them, as in MovieLens
+	lists                       int       // items whose field is a list
 }
 
 func newInteractions(o Options, s interactionSink) (*interactions, error) {
@@ -253,7 +253,7 @@ func (x *interactions) beside() {
 		take(&x.goods, stem+".item", "items")
 		take(&x.users, stem+".user", "users")
 	} else if stem, _ := stemOf(base); stem == "ratings" {
-		x.genres = take(&x.goods, filepath.Join(folder, "movies.csv"), "items")
+		take(&x.goods, filepath.Join(folder, "movies.csv"), "items")
 	}
 }
 
@@ -538,6 +538,10 @@ func (x *interactions) addNodes(ctx context.Context) error {
 		return err
 	}
 	x.itemNode, err = x.addSide(ctx, x.goods, itemRoles, x.items, "", graph.TargetOnly)
+	if x.lists > 0 {
+		x.sink.Note("%s: %s a list with bars as field: using the first of each.", x.goods,
+			amount.OneOrMore(x.lists, "item has", "items have"))
+	}
 	return err
 }
 
@@ -552,8 +556,8 @@ func (x *interactions) addSide(ctx context.Context, file string, roles []role, o
 			if err != nil {
 				return x.sink.Reject(r.place(), hint.Wrap(plainReason(err), timeHint), r.raw())
 			}
-			n := NodeRecord{ID: r.text(0), Field: x.field(r.text(1)), Title: r.text(2), Text: r.text(3), Role: side,
-				Time: when}
+			n := NodeRecord{ID: r.text(0), Field: x.field(r.text(1), side), Title: r.text(2), Text: r.text(3),
+				Role: side, Time: when}
 			if n.ID != "" {
 				n.ID = prefix + n.ID
 			}
@@ -584,14 +588,17 @@ func (x *interactions) addSide(ctx context.Context, file string, roles []role, o
 	return node, nil
 }
 
-// field is the first field of a list.
-func (x *interactions) field(text string) string {
-	if !x.genres {
+// field is the first field of a list with bars between them, as in MovieLens: a field is one group of items, and whole
+// lists would be hundreds of groups of hardly any.
+func (x *interactions) field(text string, side graph.Role) string {
+	first, _, list := strings.Cut(text, "|")
+	switch {
+	case side != graph.TargetOnly:
 		return text
-	}
-	first, _, _ := strings.Cut(text, "|")
-	if first == "(no genres listed)" {
+	case first == "(no genres listed)":
 		return ""
+	case list:
+		x.lists++
 	}
 	return first
 }

@@ -3,6 +3,7 @@ package exchange
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -292,6 +293,25 @@ func TestOddInteractions(t *testing.T) {
 			strings.Count(text, ", line ") > 1 {
 			t.Errorf("%s: %v; want %v that says %q", name, err, c.kind, c.says)
 		}
+	}
+}
+
+// A list of genres is its first one, whether the file was named or found; segments of people stay as they are.
+func TestListsOfFields(t *testing.T) {
+	t.Parallel()
+	d, r, err := interacted(t, map[string]string{"clicks.csv": "user,item\na,x\nb,y\nb,z\n",
+		"items.csv": "item,genres\nx,Comedy|Drama\ny,(no genres listed)\nz,Drama\n",
+		"users.csv": "user,segment\na,new|north\nb,old\n"}, nil)
+	must(t, err)
+	g := d.Graph()
+	got := map[string]string{}
+	for i := range int32(g.Len()) {
+		got[g.ID(i)] = g.FieldName(g.Field(i))
+	}
+	want := map[string]string{"a": "new|north", "b": "old", "x": "Comedy", "y": "unknown", "z": "Drama"}
+	const note = "1 item has a list with bars as field: using the first of each"
+	if !maps.Equal(got, want) || !strings.Contains(notesOf(r), note) {
+		t.Errorf("fields are %q\n%s", got, notesOf(r))
 	}
 }
 

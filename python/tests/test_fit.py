@@ -107,6 +107,22 @@ def test_recommend_settings(model: unseen.Model, naive: unseen.Model) -> None:
     assert (model.recommend("u00007", k=5, explore=0.5, seed=2).shown < 1).any()
 
 
+def test_ratings_without_impressions() -> None:
+    """A table of MovieLens is enough: what was rated is no log of what was shown."""
+    rows = [(user, item, 1 + (user * item) % 5) for user in range(1, 41) for item in range(1, 21) if (user + item) % 3]
+    ratings = pandas.DataFrame(rows, columns=["userId", "movieId", "rating"])
+    movies = pandas.DataFrame(
+        {"movieId": range(1, 21), "genres": ["Comedy|Drama", "Drama", "Action|Comedy"] * 6 + ["Drama"] * 2}
+    )
+    model = unseen.fit(clicks=ratings, items=movies)
+    assert set(model.fields) >= {"Comedy", "Drama", "Action"}
+    assert not any("|" in field for field in model.fields)
+    assert any('Set log to "complete" if these people were shown nothing but' in note for note in model.notes)
+    assert not any(note.startswith("The exposures hold only") for note in model.notes)
+    shown = unseen.fit(clicks=ratings, items=movies, log="complete")
+    assert not any('Set log to "complete"' in note for note in shown.notes)
+
+
 def test_doubt_is_a_warning(model: unseen.Model) -> None:
     with pytest.warns(unseen.Doubt, match="do not rely"):
         model.recommend("u00007", k=1)
@@ -165,6 +181,8 @@ def test_people_and_items_share_ids(shop: dict[str, Path]) -> None:
     assert any('people are called "user:"' in note for note in model.notes)
     person = clicks.user[0]
     pandas.testing.assert_frame_equal(model.recommend(person, k=3), model.recommend(f"user:{person}", k=3))
+    with model.serve() as service:
+        assert list(service.recommend(person, k=3, explore=0).source) == [f"user:{person}"] * 3
     with pytest.raises(unseen.Error, match='no node "100000"'):
         model.recommend(100000)
 

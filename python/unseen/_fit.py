@@ -80,7 +80,8 @@ def fit(
         columns: names of columns that are not found, such as {"user": "visitor", "item_title": "name"}: a key is a flag
             of unseen import interactions (of clicks) or unseen import parquet (of links)
         log: what impressions hold: "complete", all that those people were shown; "sample", pairs that were drawn,
-            shown or not; "offered", what was shown after the clicks; "ignored"
+            shown or not; "offered", what was shown after the clicks; "ignored", the default of ratings without
+            impressions
         threshold: least rating that is a link
         min_count: least count of clicks for a link
         lenient: skip bad rows; they are counted in notes of the model
@@ -130,7 +131,7 @@ def fit(
             raise Error("there is nothing to resume in a temporary folder", "give out, the folder of the first time")
         dataset = dataset or folder / "dataset"
     elif dataset is None:
-        tables_to(
+        exposed = tables_to(
             folder / "dataset",
             tables,
             vectors=vectors,
@@ -147,6 +148,13 @@ def fit(
             },
         )
         dataset = folder / "dataset"
+        if log is None and impressions is None and exposed:
+            log = "ignored"
+            notes[:] = [note for note in notes if not note.startswith("The exposures hold only what was shown.")]
+            notes.append(
+                "Ratings say what was seen, not what was shown besides: exposure is learned from the links. "
+                'Set log to "complete" if these people were shown nothing but what they rated.'
+            )
     elif given:
         raise Error(f"both dataset and {' and '.join(sorted(given))} are given", "give one of them")
     dataset = Path(dataset)
@@ -191,8 +199,8 @@ def tables_to(
     settings: dict[str, Any],
     notes: list[str],
     progress: Progress,
-) -> None:
-    """Makes a dataset of tables, and adds what the program says of them to notes."""
+) -> bool:
+    """Makes a dataset of tables, adds what the program says of them to notes, and tells whether it has exposures."""
     given = {name: table for name, table in tables.items() if table is not None}
     if ("links" in given) == ("clicks" in given):
         raise Error(
@@ -226,6 +234,7 @@ def tables_to(
     notes += [_columns(here.sub(r"\1", in_python(text))) for text in [*said, *made["notes"]]]
     if made.get("rejected"):
         notes.append(f"{made['rejected']} rows were left out; they are in {to}.rejects.csv")
+    return bool(made.get("exposures"))
 
 
 def _columns(text: str) -> str:

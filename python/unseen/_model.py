@@ -19,7 +19,7 @@ from ._evaluation import Evaluation, Home, PolicyValue, linked_copy
 from ._figures import paragraphs
 from ._frames import Frame, Table, frame, frame_of, write
 from ._program import Progress, flags, run_json
-from ._service import Service
+from ._service import PERSON, Service
 
 PathLike = str | os.PathLike[str]
 
@@ -28,8 +28,6 @@ _COLUMNS = {  # of a list, by the keys of the program's JSON
     "propensity": "propensity", "shown": "shown", "correctedRank": "corrected_rank", "naiveRank": "naive_rank",
     "hidden": "hidden", "seenRank": "seen_rank",
 }  # fmt: skip
-
-_PERSON = "user:"
 
 # Ids are arguments of the program. Windows allows 32,767 characters of them.
 _MOST_CHARACTERS = 20_000
@@ -149,7 +147,7 @@ class Model:
                 if not re.search("no node|is a target only", e.message):
                     raise
                 try:  # where people and items share ids, people are called so
-                    lists = self._lists(asked, [_PERSON + i for i in named], progress)
+                    lists = self._lists(asked, [PERSON + i for i in named], progress)
                 except Error:
                     raise e from None
         return _frame_of_lists(lists, explain)

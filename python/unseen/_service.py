@@ -23,6 +23,8 @@ from ._program import failure, parse, start, stop
 # A proxy of the environment has no way to this machine's own addresses.
 _opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
+PERSON = "user:"  # what ids of people begin with where people and items share ids
+
 _ADDRESS = re.compile(rb"^Serving .* at (http://\S+)")
 
 
@@ -112,10 +114,21 @@ class Service:
             raise Error(f"the service does not answer: {e}", "look whether it was stopped") from e
 
     def recommend(self, node: object, k: int = 10, **body: Any) -> Frame:
-        """Recommends to a node. Some places are drawn at random (explore); log=True logs the list as shown."""
-        answer = self.request("/api/v1/recommendations", body={"node": str(node), "k": k, **body})
+        """Recommends to a node. Some places are drawn at random (explore); log=True logs the list as shown.
+
+        Where people and items share ids, person 7 is called user:7, and 7 finds it.
+        """
+        asked = str(node)
+        try:
+            answer = self.request("/api/v1/recommendations", body={"node": asked, "k": k, **body})
+        except Error as e:
+            asked = PERSON + asked
+            try:
+                answer = self.request("/api/v1/recommendations", body={"node": asked, "k": k, **body})
+            except Error:
+                raise e from None
         names = ("rank", "id", "title", "field", "link", "propensity", "shown")
-        rows = [{"source": str(node), **{n: item.get(n) for n in names}} for item in answer["items"]]
+        rows = [{"source": asked, **{n: item.get(n) for n in names}} for item in answer["items"]]
         for row in rows:
             row["target"] = row.pop("id")
         return frame_of(rows, ["source", "rank", "target", "title", "field", "link", "propensity", "shown"])
