@@ -350,6 +350,11 @@ func (c *checker) vectorless(texts bool) {
 	switch titled := slices.ContainsFunc(c.indices(),
 		func(i int32) bool { return strings.TrimSpace(c.g.Title(i)) != "" }); {
 	case c.g.Vectors() != nil || c.g.Len() == 0:
+	case (texts || titled) && c.g.TwoSided():
+		c.found(Finding{Kind: "no-vectors", Severity: Note, Count: 1,
+			Fix: "nothing, or encode the titles and texts to compare items by them"},
+			"There are no vectors, and none are needed: factors of people and items are learned from links. An item "+
+				"without links has none.")
 	case texts || titled:
 		c.found(Finding{Kind: "no-vectors", Severity: Note, Count: 1,
 			Fix: "encode the titles and texts"},

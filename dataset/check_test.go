@@ -219,17 +219,23 @@ func TestCheckVectors(t *testing.T) {
 	for name, c := range map[string]struct {
 		title string
 		dim   int
+		shop  bool
 		kind  string
 		says  string
 	}{
-		"titles":  {"a title", 0, "no-vectors", "encode the titles"},
-		"nothing": {"", 0, "no-text", "column text or title"},
-		"wide":    {"", wideFrom + 1, "wide", "reduce them"},
-		"usual":   {"", wideFrom, "", ""},
+		"titles":  {"a title", 0, false, "no-vectors", "encode the titles"},
+		"people":  {"a title", 0, true, "no-vectors", "nothing, or encode the titles"},
+		"nothing": {"", 0, false, "no-text", "column text or title"},
+		"wide":    {"", wideFrom + 1, false, "wide", "reduce them"},
+		"usual":   {"", wideFrom, false, "", ""},
 	} {
 		var b graph.Builder
 		for i := range 30 {
-			_, err := b.AddNode(graph.Node{ID: fmt.Sprint(i), Field: fmt.Sprint(i % 2), Title: c.title})
+			n := graph.Node{ID: fmt.Sprint(i), Field: fmt.Sprint(i % 2), Title: c.title}
+			if c.shop {
+				n.Role = []graph.Role{graph.TargetOnly, graph.SourceOnly}[i%2]
+			}
+			_, err := b.AddNode(n)
 			must(t, err)
 		}
 		must(t, b.AddLink("1", "0"))

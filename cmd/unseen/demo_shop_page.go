@@ -41,7 +41,7 @@ func (d *shopDemo) print(w io.Writer) error {
 	}
 	b.WriteString("\nThe same by hand, with tables of your own:\n")
 	for _, command := range d.Commands {
-		b.WriteString(fill(command, "  ", "    "))
+		b.WriteString(forShell(command))
 	}
 	folder := filepath.Dir(d.Files[0])
 	var names []string
@@ -52,6 +52,16 @@ func (d *shopDemo) print(w io.Writer) error {
 	fmt.Fprintf(&b, "Open the report in a browser. Next: unseen serve %s\n", folder)
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// forShell breaks a command into lines that can be copied into a shell.
+func forShell(command string) string {
+	const room = "  " // for what ends a line
+	lines := strings.Split(strings.TrimSuffix(fill(command, room+"  ", room+"    "), "\n"), "\n")
+	for k, line := range lines {
+		lines[k] = strings.TrimPrefix(line, room)
+	}
+	return strings.Join(lines, " \\\n") + "\n"
 }
 
 // past says what the shop did.

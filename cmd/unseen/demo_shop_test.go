@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -131,5 +132,22 @@ func TestDemoShopRefuses(t *testing.T) {
 		if code != exitUsage || stdout != "" || !strings.Contains(stderr, c.says) {
 			t.Errorf("%s: exit code %d, stdout %q, stderr %q, want %q", c.line, code, stdout, stderr, c.says)
 		}
+	}
+}
+
+// Commands that are broken into lines are still the same to a shell.
+func TestForShell(t *testing.T) {
+	t.Parallel()
+	command := "unseen import" + strings.Repeat(" --flag some/file.csv", 12)
+	text := forShell(command)
+	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
+	for k, line := range lines {
+		if len(line) > 80 || strings.HasSuffix(line, ` \`) != (k < len(lines)-1) {
+			t.Errorf("line %d is %q", k, line)
+		}
+	}
+	joined := strings.Fields(strings.ReplaceAll(text, "\\\n", ""))
+	if len(lines) < 3 || !slices.Equal(joined, strings.Fields(command)) {
+		t.Errorf("%q", joined)
 	}
 }
