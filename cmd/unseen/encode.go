@@ -147,6 +147,8 @@ type encodeResult struct {
 	Seconds     float64         `json:"seconds"`
 	Fit         *encode.Summary `json:"fit,omitempty"` // of the built-in encoder
 	Warnings    []string        `json:"warnings"`
+
+	next string // what to do next
 }
 
 func runEncode(ctx context.Context, f encodeFlags, show *display) (*encodeResult, error) {
@@ -166,7 +168,11 @@ func runEncode(ctx context.Context, f encodeFlags, show *display) (*encodeResult
 	} else if v != nil && !f.force && f.encoder != features {
 		return nil, fmt.Errorf("%s has vectors of dimension %d already; give --force to replace them", f.dir, v.Dim())
 	}
-	r := &encodeResult{Dir: f.dir, Encoder: f.encoder, Nodes: d.Graph().Len(), Warnings: []string{}}
+	r := &encodeResult{Dir: f.dir, Encoder: f.encoder, Nodes: d.Graph().Len(), Warnings: []string{},
+		next: "unseen fit " + quoted(f.dir)}
+	if g := d.Graph(); g.FieldCount() < 2 && !g.TwoSided() { // fit would ask for fields
+		r.next = fixFor("no-fields", f.dir)
+	}
 	if _, err := d.Exposures(ctx); err != nil { // a fault of theirs is better known before the work
 		return nil, err
 	}
@@ -302,7 +308,7 @@ func (r *encodeResult) print(w io.Writer) error {
 	for _, text := range r.Warnings {
 		b.WriteString(wrap("Warning: " + text))
 	}
-	fmt.Fprintf(&b, "\nNext:  unseen fit %s\n", r.Dir)
+	fmt.Fprintf(&b, "\nNext:  %s\n", r.next)
 	_, err := io.WriteString(w, b.String())
 	return err
 }

@@ -111,6 +111,31 @@ func TestEncode(t *testing.T) {
 	}
 }
 
+// What comes next works: a network without fields must be given some.
+func TestEncodeNext(t *testing.T) {
+	t.Parallel()
+	for _, fields := range []bool{true, false} {
+		g := chain(t, 60, func(i int) graph.Node {
+			n := graph.Node{ID: fmt.Sprint(i), Title: fmt.Sprintf("subject%d of %d", i%3, i%7)}
+			if fields {
+				n.Field = fmt.Sprint("field ", i%3)
+			}
+			return n
+		})
+		dir := filepath.Join(t.TempDir(), "a net")
+		if _, err := dataset.Write(t.Context(), dir, dataset.Content{Graph: g}, dataset.WriteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		want := "\nNext:  unseen fit '" + dir + "'\n"
+		if !fields {
+			want = "\nNext:  unseen fit '" + dir + "' --fields-by vectors:20\n"
+		}
+		if code, text, stderr := invoke("encode", dir); code != exitOK || !strings.HasSuffix(text, want) {
+			t.Errorf("fields %t: exit code %d, %s%s", fields, code, text, stderr)
+		}
+	}
+}
+
 // The same command gives the same bytes, whatever the threads; vectors that are there are replaced only by
 // force.
 func TestEncodeAgain(t *testing.T) {

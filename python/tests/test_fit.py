@@ -148,6 +148,8 @@ def test_network_with_texts(tmp_path: Path) -> None:
     assert (model.dataset / "vectors.npy").exists()
     assert len(model.recommend(149, k=5)) == 5
     assert len(model.recommend(text="rose wine", k=2)) == 2
+    with pytest.raises(unseen.Error, match='find some with fields_by="vectors:20"'):
+        unseen.fit(items=nodes.drop(columns="field"), links=links, method="naive")
     vectors = random.normal(size=(150, 8))
     mine = unseen.fit(items=nodes, links=links, vectors=vectors, method="naive")
     assert numpy.load(mine.dataset / "vectors.npy").shape == (150, 8)

@@ -6,6 +6,7 @@ import re
 
 _ENCODE = re.compile(r"((?:: )|(?:with ))unseen encode(?: \S+)?")
 _REDUCE = re.compile(r"unseen encode \S+ --encoder (\w+)( --[a-z]+( \d+)?)*")
+_VALUE = re.compile(r"--fields-by (\w+:\d+)")
 _FLAG = re.compile(r"--([a-z][a-z0-9-]*)")
 
 # Settings of which the program speaks by the names they have in JSON.
@@ -23,6 +24,7 @@ def in_python(text: str) -> str:
     """Names flags and settings as the keywords that they are here: --fields-by becomes fields_by."""
     text = _REDUCE.sub(r'encode="\1"', text)
     text = _ENCODE.sub(r"\1encode=True", text)
+    text = _VALUE.sub(r'fields_by="\1"', text)
     text = _FLAG.sub(lambda m: m[1].replace("-", "_"), text)
     return _SETTING.sub(lambda m: _SETTINGS[m[1]], text)
 
