@@ -122,7 +122,12 @@ func columns(o *Options, at Place, header []string, roles []role, needed ...stri
 	return found, nil
 }
 
-// noteGuesses reports which columns were chosen by their names, and whether there is none for the field.
+// kindNames are columns of interactions that say what a person did: looked, clicked, bought.
+var kindNames = []string{"event", "event_type", "eventtype", "action", "behavior", "behavior_type", "behaviour",
+	"interaction_type"}
+
+// noteGuesses reports which columns were chosen by their names, whether there is none for the field, and whether rows
+// are of several kinds.
 func noteGuesses(s Sink, o *Options, path string, header []string, roles []role, found []int) {
 	var parts []string
 	for k, r := range roles {
@@ -132,6 +137,12 @@ func noteGuesses(s Sink, o *Options, path string, header []string, roles []role,
 	}
 	if len(parts) > 0 {
 		s.Note("%s: using %s.", path, strings.Join(parts, ", "))
+	}
+	for c, name := range header {
+		if slices.Contains(kindNames, strings.ToLower(name)) && !slices.Contains(found, c) &&
+			slices.ContainsFunc(roles, func(r role) bool { return r.name == "rating" }) {
+			s.Note("%s: `%s` is not used: every row counts as a click. Leave out the rows that should not.", path, name)
+		}
 	}
 	// Exposure is learned by field, so a field under an unusual name should not be missed.
 	for k, r := range roles {

@@ -315,6 +315,20 @@ func TestListsOfFields(t *testing.T) {
 	}
 }
 
+// Views and purchases in one table all count, and the import says so.
+func TestKindsOfRows(t *testing.T) {
+	t.Parallel()
+	for column, want := range map[string]bool{"event": true, "Action": true, "colour": false} {
+		table := "user,item," + column + "\na,x,view\nb,y,buy\n"
+		d, r, err := interacted(t, map[string]string{"clicks.csv": table}, nil)
+		must(t, err)
+		note := "`" + column + "` is not used: every row counts as a click"
+		if d.Graph().LinkCount() != 2 || strings.Contains(notesOf(r), note) != want {
+			t.Errorf("%s: %s", column, notesOf(r))
+		}
+	}
+}
+
 // What the exposures mean for other pairs is recorded where it is said, and asked for where they need it.
 func TestKindOfLog(t *testing.T) {
 	t.Parallel()

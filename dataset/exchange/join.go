@@ -330,7 +330,11 @@ func (j *joiner) finish() {
 		" of a pair that the impressions never show: still a link, since the item "+
 			"must have been seen elsewhere")
 	note(j.late, "pair was", "pairs were", " shown only after the click: counted as shown")
-	note(j.people.len()-j.peopleLinked, "person has", "people have", " no link: kept, with what the impressions show")
+	kept := " no link: kept, with what the impressions show"
+	if !j.withShown {
+		kept = " no link: kept"
+	}
+	note(j.people.len()-j.peopleLinked, "person has", "people have", kept)
 	unlinked := 0
 	for _, is := range j.itemLinked {
 		unlinked += bit(!is)
