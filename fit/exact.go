@@ -61,7 +61,7 @@ func (t *training) overEvery(from run) (run, engine.Parts, error) {
 	drawn := float64(o.Pairs.Len())
 	size := drawn / float64(pairs) * drawn / float64(max(unlinked, 1))
 	l := &lbfgs{engine: s.engine(), objective: &o, params: from.params, settings: s.LBFGS,
-		report: t.report(&o, s.LBFGS.Iterations), recorder: t.recorder}
+		noise: s.LBFGS.Tolerance / 10, report: t.report(&o, s.LBFGS.Iterations), recorder: t.recorder}
 	for _, c := range from.memory {
 		turned := slices.Clone(c.turned)
 		for k := range turned {

@@ -11,9 +11,13 @@ import (
 
 // LBFGSSettings say how to train on all pairs at once, also side by side. A zero means the default.
 type LBFGSSettings struct {
-	Iterations int     // at most; 200
-	Memory     int     // steps that the curvature is remembered from; 12
-	Tolerance  float64 // stop when three steps in a row lower the objective by less than this share; 1e-6
+	Iterations int // at most; 200
+	// Memory is how many steps the curvature is remembered from; 12, and 50 to learn from all pairs, where every step
+	// is dear.
+	Memory int
+	// Tolerance: stop when three steps in a row lower the objective by less than this share; 1e-6, and 1e-5 to learn
+	// from all pairs.
+	Tolerance float64
 }
 
 func (s LBFGSSettings) withDefaults() LBFGSSettings {
@@ -47,6 +51,7 @@ type lbfgs struct {
 	settings  LBFGSSettings
 	report    func(iteration int, p engine.Parts)
 	recorder  *recorder
+	noise     float64 // share of the objective that it may be off by; 0 means 1e-7
 
 	// The state of training that a checkpoint keeps.
 	x         []float64 // the parameters in units of their scale
@@ -111,7 +116,7 @@ func (d *lbfgs) iterate(ctx context.Context) error {
 		if memory == nil {
 			step = math.Min(1, 1/math.Sqrt(-slope))
 		}
-		rounding := 1e-7 * math.Abs(d.parts.Total())
+		rounding := cmp.Or(d.noise, 1e-7) * math.Abs(d.parts.Total())
 		for range 30 {
 			for i := range next {
 				next[i] = d.x[i] + step*direction[i]

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"unseen/engine"
 	"unseen/fit"
 	"unseen/internal/kern"
 	"unseen/progress"
@@ -37,7 +38,7 @@ type Study struct {
 // All returns the studies in the order in which "all" runs them.
 func All() []Study {
 	return []Study{table1, quality, balance, table2, table3, table4, figure1, figure2, theory, bound, robust,
-		exploration, refresh, doctor, prescription, certificate, clicks, exposed, policy}
+		exploration, refresh, doctor, prescription, certificate, clicks, exposed, policy, exact}
 }
 
 // Lookup returns the studies with these names, each once, in the order of All. The name "all" means all of them.
@@ -67,6 +68,12 @@ type Options struct {
 	Threads int      `json:"-"`      // 0 means all processors; results do not depend on it
 	Preset  string   `json:"preset"` // of the trainings that are not about presets; "" means safe
 	Quick   bool     `json:"quick"`  // a small version that takes seconds, to see that everything works
+
+	// Nodes and Dim are the size of the worlds of the study exact; 0 means its own. Engine sums its pairs, such as a
+	// graphics card; nil means the processor.
+	Nodes  int           `json:"nodes,omitempty"`
+	Dim    int           `json:"dim,omitempty"`
+	Engine engine.Engine `json:"-"`
 
 	// Progress is called after every training and every other task; the phase is the name of the study.
 	Progress progress.Func `json:"-"`
@@ -102,6 +109,9 @@ func (o Options) WithDefaults() (Options, error) {
 	case len(distinct) < len(o.Seeds):
 		return o, fmt.Errorf("%w: a seed is repeated, and would give the same numbers again; give different seeds",
 			ErrOption)
+	case o.Nodes < 0 || o.Nodes > 0 && o.Nodes < 200 || o.Dim < 0:
+		return o, fmt.Errorf("%w: worlds of %d nodes with %d numbers each; give at least 200 nodes and 1 number",
+			ErrOption, o.Nodes, o.Dim)
 	case o.Threads < 0:
 		return o, fmt.Errorf("%w: %d threads; give 1 or more, or 0 for all processors", ErrOption, o.Threads)
 	case !slices.Contains(fit.Presets(), o.Preset):

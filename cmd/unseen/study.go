@@ -13,6 +13,7 @@ import (
 
 	"unseen/dataset"
 	"unseen/fit"
+	"unseen/gpu"
 	"unseen/sample"
 	"unseen/study"
 )
@@ -32,6 +33,8 @@ type studyFlags struct {
 	people        int
 	quick         bool
 	quiet, asJSON bool
+	nodes, dim    int
+	deviceFlags
 }
 
 // newStudy is the command.
@@ -77,11 +80,15 @@ fifth of what was shown is held out as if it had never been, and judged by;
 Coat, Yahoo R3 and KuaiRec have them. Of ratings below and above 0 those above
 are likes, of others those from 3 on, or from --threshold on.
 
+exact compares samples of unlinked pairs with all pairs, in worlds of --nodes
+with --dim numbers each; with --device gpu a card sums and learns from all.
+
 --out writes NAME.json and a CSV file per table and figure for every study.`,
 		Example: `  unseen study table1 --quick
   unseen study quality --seeds 3
   unseen study all --out results
   unseen study table1 --data unseen-demo/dataset --seeds 3
+  unseen study exact --nodes 5000 --seeds 3
   unseen study exposed --data polis/taxes --data jester
   unseen study exposed --data coat/train.ascii --test coat/test.ascii
   unseen study table4 --data elife --data cora --dates 2020-07-01,2021-01-01`,
@@ -114,10 +121,13 @@ are likes, of others those from 3 on, or from --threshold on.
 	flags.Float64Var(&f.threshold, "threshold", 0, "exposed: ratings from `x` on are likes")
 	flags.IntVar(&f.people, "people", 0, "exposed: draw so many people, of more")
 	flags.StringVar(&f.test, "test", "", "exposed: judge by pairs shown at random in `file`")
+	flags.IntVar(&f.nodes, "nodes", 0, "exact: nodes of a world (default 2000; 300 if quick)")
+	flags.IntVar(&f.dim, "dim", 0, "exact: dimension of the vectors (default 32; 8 if quick)")
+	f.deviceFlags.register(cmd, "sums for exact")
 	flags.StringVar(&f.out, "out", "", "write JSON and CSV files into this `folder`")
 	flags.BoolVar(&f.quiet, "quiet", false, "no progress on stderr")
 	jsonFlag(cmd, &f.asJSON)
-	completeFlags(cmd, map[string][]string{"preset": fit.Presets()}, "seeds", "seed", "threads")
+	completeFlags(cmd, map[string][]string{"preset": fit.Presets()}, "seeds", "seed", "threads", "nodes", "dim")
 	return cmd
 }
 
@@ -150,7 +160,15 @@ func runStudy(ctx context.Context, f studyFlags, t *display) (*studyReport, erro
 		return nil, usagef("--threshold and --people go with unseen study exposed")
 	case f.people < 0:
 		return nil, usagef("--people is %d; give 1 or more", f.people)
+	case (f.nodes != 0 || f.dim != 0 || f.device != "cpu") && !slices.Equal(f.names, []string{"exact"}):
+		return nil, usagef("--nodes, --dim and --device go with unseen study exact alone")
 	}
+	o.Nodes, o.Dim = f.nodes, f.dim
+	done, err := f.openDevice(&o, t)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	for _, folder := range f.data {
 		t.say("opening %s", folder)
 		if shown {
@@ -199,6 +217,22 @@ func runStudy(ctx context.Context, f studyFlags, t *display) (*studyReport, erro
 		err = errors.Join(err, writing)
 	}
 	return r, err
+}
+
+// openDevice opens the card that --device asks for.
+func (f *studyFlags) openDevice(o *study.Options, t *display) (done func(), err error) {
+	f.rows = string(gpu.BFloat16) // where a card is fast
+	if err := f.deviceFlags.check(func(string) bool { return false }); err != nil {
+		return nil, err
+	}
+	device, done, tried, err := f.deviceFlags.open(f.threads)
+	for _, note := range tried {
+		t.note("%s", note)
+	}
+	if f.device != "cpu" {
+		o.Engine = device
+	}
+	return done, err
 }
 
 // knownStudies is nil when there are studies of these names.
