@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/io/filesystem"
 	// The storages that addresses may name.
@@ -50,22 +51,48 @@ func (s Location) Path(name string) string {
 }
 
 // ReadAll reads a whole file.
-func (s Location) ReadAll(ctx context.Context, name string) ([]byte, error) {
+func (s Location) ReadAll(ctx context.Context, name string) (content []byte, err error) {
+	err = s.read(ctx, name, func(r io.Reader) (err error) { content, err = io.ReadAll(r); return err })
+	return content, err
+}
+
+// How often what is elsewhere is read before it is given up, and how long the first pause between is; each is four
+// times the one before.
+const (
+	mostReads  = 4
+	firstPause = 50 * time.Millisecond
+)
+
+// read opens a file and reads it, from its beginning again where a connection is lost. What opens it tries again by
+// itself.
+func (s Location) read(ctx context.Context, name string, read func(io.Reader) error) error {
 	files, err := filesystem.New(ctx, s.Root)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer files.Close()
-	r, err := files.OpenRead(ctx, s.Path(name))
-	if err != nil {
-		return nil, s.missing(name, err)
+	pause := firstPause
+	for reads := 1; ; reads++ {
+		r, err := files.OpenRead(ctx, s.Path(name))
+		if err != nil {
+			return s.missing(name, err)
+		}
+		err = read(r)
+		r.Close()
+		if err == nil {
+			return nil
+		}
+		if s.Local() || reads == mostReads {
+			return fmt.Errorf("%w: %s: %w; try again, and if that fails too make the shards again", ErrUnread,
+				s.Path(name), err)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(pause):
+			pause *= 4
+		}
 	}
-	defer r.Close()
-	content, err := io.ReadAll(r)
-	if err != nil {
-		return nil, s.missing(name, err)
-	}
-	return content, nil
 }
 
 func (s Location) missing(name string, err error) error {
@@ -274,22 +301,22 @@ func (s Location) fetch(ctx context.Context, f FileSum) (string, error) {
 	if path, ok := fetched.paths[key]; ok {
 		return path, nil
 	}
-	files, err := filesystem.New(ctx, s.Root)
-	if err != nil {
-		return "", err
-	}
-	defer files.Close()
-	r, err := files.OpenRead(ctx, s.Path(f.Name))
-	if err != nil {
-		return "", s.missing(f.Name, err)
-	}
-	defer r.Close()
 	file, err := os.CreateTemp("", "unseen-vectors-*.npy")
 	if err != nil {
 		return "", err
 	}
-	sum := sha256.New()
-	n, err := io.Copy(io.MultiWriter(file, sum), r)
+	var sum hash.Hash
+	var n int64
+	err = s.read(ctx, f.Name, func(r io.Reader) (err error) {
+		if _, err = file.Seek(0, io.SeekStart); err == nil {
+			err = file.Truncate(0)
+		}
+		if err == nil {
+			sum = sha256.New()
+			n, err = io.Copy(io.MultiWriter(file, sum), r)
+		}
+		return err
+	})
 	if closed := file.Close(); err == nil {
 		err = closed
 	}

@@ -22,6 +22,7 @@ import (
 var (
 	ErrMissing = errors.New("shards: a file is missing")
 	ErrDamaged = errors.New("shards: a file is damaged")
+	ErrUnread  = errors.New("shards: a file cannot be read")
 	ErrVersion = errors.New("shards: another version")
 	ErrOther   = errors.New("shards: of other data")
 	ErrContent = errors.New("shards: cannot be stored")
