@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"unseen/encode"
@@ -97,8 +98,8 @@ type Recommender struct {
 	// to make lists by; nil without one for these vectors
 	web         *index.Web
 	leastRecall float64
-	recalls     [len(measuredLengths)]Recall
-	many        Recall // of Batch
+	recalls     atomic.Pointer[measures] // nil: not measured
+	many        Recall                   // of Batch
 	// see scannedLike and scannedByMany
 	scanned, scannedByMany int
 	sampled                int // see sampledOthers
@@ -533,6 +534,7 @@ type room struct {
 	sample    sampling   // of the candidates that walks have not found, there
 	picked    []drawn    // the list, where there is a sample
 	small     *room      // in which such a list is drawn; nil: not needed yet
+	tried     *measures  // how wide walks are while that is measured; nil: as was measured
 }
 
 // enter returns a room for the nodes of the graph and of an overlay.
@@ -598,7 +600,7 @@ func (r *Recommender) list(ctx context.Context, q Query) (*List, error) {
 	}
 	list := r.newList(q, candidates)
 	if room.depth > 0 {
-		list.Index = r.recallOf(q.K)
+		list.Index = r.measures().of(q.K)
 	}
 	if room.sample.of > 0 {
 		list.Sampled = len(room.sample.nodes)

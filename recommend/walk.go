@@ -1,6 +1,7 @@
 package recommend
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math/rand/v2"
@@ -45,15 +46,25 @@ const scannedLike = 50
 // few.
 func (r *Recommender) ByIndex(k int) bool { return r.walks(Query{K: k}) }
 
+// measures are what was measured, by the length of lists.
+type measures [len(measuredLengths)]Recall
+
+// measures returns what was measured, or that nothing was.
+func (r *Recommender) measures() *measures {
+	if m := r.recalls.Load(); m != nil {
+		return m
+	}
+	return &measures{}
+}
+
 // measuredLengths are the lengths of lists for which recall is measured, ascending: short ones need narrower walks.
 var measuredLengths = [...]int{10, 100}
 
 // Measure finds how wide the walks of the index have to be, and has lists made by it from then on if that finds enough
 // of the best: by the rule of lists and by the naive model. Items have their rank by π̂ŷ too, so that of the best by
 // that nine in ten are to be found: such ranks are within a tenth of what they are. Without an index it does nothing.
-// It must not run beside queries.
+// Lists may be made meanwhile, and are exact the first time.
 func (r *Recommender) Measure(ctx context.Context) (Recall, error) {
-	r.recalls = [len(measuredLengths)]Recall{}
 	if r.web == nil {
 		return r.Recall(), nil
 	}
@@ -71,9 +82,10 @@ func (r *Recommender) Measure(ctx context.Context) (Recall, error) {
 	if err != nil {
 		return Recall{}, err
 	}
+	recalls := &measures{}
 	for at, k := range measuredLengths {
 		for width := narrowestWalk; width <= widestMeasured; width += width / 2 {
-			r.recalls[at] = Recall{Queries: len(sources), K: k, Width: width}
+			recalls[at] = Recall{Queries: len(sources), K: k, Width: width}
 			share, least := 0., 1.
 			for p, o := range orders {
 				o.search.K = k
@@ -86,28 +98,29 @@ func (r *Recommender) Measure(ctx context.Context) (Recall, error) {
 					share = this
 				}
 			}
-			r.recalls[at].Share = share
-			if used := least >= r.leastRecall && r.seenFound(sources, seen, k) >= seenRecall; used {
-				r.recalls[at].Used = true
+			recalls[at].Share = share
+			if used := least >= r.leastRecall && r.seenFound(recalls, sources, seen, k) >= seenRecall; used {
+				recalls[at].Used = true
 				break
 			}
 		}
-		if !r.recalls[at].Used { // longer lists need no less
-			r.recalls[len(r.recalls)-1] = r.recalls[at]
+		if !recalls[at].Used { // longer lists need no less
+			recalls[len(recalls)-1] = recalls[at]
 			break
 		}
 	}
+	r.recalls.Store(recalls)
 	return r.Recall(), nil
 }
 
-// recallOf is the recall of the shortest lists that were measured and are not shorter than this, or of the longest.
-func (r *Recommender) recallOf(k int) *Recall {
-	for at := range r.recalls {
-		if r.recalls[at].K >= k {
-			return &r.recalls[at]
+// of is the recall of the shortest lists that were measured and are not shorter than this, or of the longest.
+func (m *measures) of(k int) *Recall {
+	for at := range m {
+		if m[at].K >= k {
+			return &m[at]
 		}
 	}
-	return &r.recalls[len(r.recalls)-1]
+	return &m[len(m)-1]
 }
 
 // measuredSources are those whose lists are compared.
@@ -165,10 +178,14 @@ func (r *Recommender) seenExactly(ctx context.Context, sources []Source) ([][]in
 	return out, nil
 }
 
-// seenFound returns the share of the best by π̂ŷ that the index finds.
-func (r *Recommender) seenFound(sources []Source, best [][]int32, k int) float64 {
+// seenFound returns the share of the best by π̂ŷ that the index finds with walks of some width.
+func (r *Recommender) seenFound(by *measures, sources []Source, best [][]int32, k int) float64 {
 	room := r.enter(nil)
-	defer r.rooms.Put(room)
+	room.tried = by
+	defer func() {
+		room.tried = nil
+		r.rooms.Put(room)
+	}()
 	all, hit := 0, 0
 	for at, nodes := range best {
 		nodes = nodes[:min(k, len(nodes))]
@@ -188,7 +205,7 @@ func (r *Recommender) seenFound(sources []Source, best [][]int32, k int) float64
 }
 
 // Recall is what was measured, of the longest lists; zero without an index.
-func (r *Recommender) Recall() Recall { return r.recalls[len(r.recalls)-1] }
+func (r *Recommender) Recall() Recall { return r.measures()[len(measuredLengths)-1] }
 
 // shareFound is the share of exact hits that were found, or others of the same score.
 func shareFound(found, exact [][]engine.Hit, most int) float64 {
@@ -218,12 +235,12 @@ func shareFound(found, exact [][]engine.Hit, most int) float64 {
 // a large part of all, looking at all takes no longer.
 func (r *Recommender) walks(q Query) bool {
 	return r.Recall().Used && !q.Exact && !q.Seen && !q.Source.anybody && q.K <= mostWalked &&
-		r.g.Len() > r.scanned*r.width(q.K, 0) && (q.Explore == 0 || r.g.Len() > 16*r.sampleSize(q.K))
+		r.g.Len() > r.scanned*r.measures().width(q.K, 0) && (q.Explore == 0 || r.g.Len() > 16*r.sampleSize(q.K))
 }
 
 // width is how wide a walk is that looks for so many, of which some are skipped.
-func (r *Recommender) width(most, skipped int) int {
-	of := r.recallOf(most)
+func (m *measures) width(most, skipped int) int {
+	of := m.of(most)
 	return min(of.Width*max(most, of.K)/max(of.K, 1)+skipped, index.MostWidth)
 }
 
@@ -265,9 +282,10 @@ func (r *Recommender) pool(room *room, q Query) (candidates int, ok bool) {
 	}
 	room.kept = room.kept[:0]
 	room.depth = index.MostWidth
+	measured := cmp.Or(room.tried, r.measures())
 	for _, search := range queries {
 		search.K, search.Keep = min(most+most/4+8, candidates), keep
-		search.Width = r.web.WidthFor(r.width(most, len(skip)), candidates)
+		search.Width = r.web.WidthFor(measured.width(most, len(skip)), candidates)
 		found, err := r.web.Likely(search.Walk, search.others...)
 		if err != nil {
 			return 0, false

@@ -236,3 +236,37 @@ func TestBatchesByAnIndex(t *testing.T) {
 		t.Errorf("%d of %d targets", len(whole[0].Targets), n-100)
 	}
 }
+
+// Lists that are asked for while an index is measured are exact, and those after it are made by the index.
+func TestListsWhileAnIndexIsMeasured(t *testing.T) {
+	t.Parallel()
+	g, m, naive, web := calm(t, 1500, "diagonal")
+	r := must(New(g, m, Options{Naive: &naive, Index: web, Sketched: true, Sketch: web.Sketch(), LeastRecall: .5}))(t)
+	r.scanned = 0 // there are few nodes here
+	done := make(chan error)
+	go func() {
+		_, err := r.Measure(t.Context())
+		done <- err
+	}()
+	q := Query{Source: r.Node(3), K: 10}
+	for before := 0; ; before++ {
+		list := must(r.Top(t.Context(), q))(t)
+		if len(list.Items) != 10 {
+			t.Fatalf("%d items", len(list.Items))
+		}
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Fatal(err)
+			}
+			if after := must(r.Top(t.Context(), q))(t); before == 0 || after.Index == nil {
+				t.Errorf("%d lists before it was measured; by the index afterwards: %v", before, after.Index != nil)
+			}
+			return
+		default:
+			if list.Index != nil && !r.Recall().Used {
+				t.Fatal("a list is made by an index that is not measured")
+			}
+		}
+	}
+}

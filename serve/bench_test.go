@@ -139,6 +139,7 @@ func BenchmarkDataset(b *testing.B) {
 			opened := time.Since(began)
 			defer s.Close()
 			settle(b, s)
+			<-s.measured
 			server := httptest.NewServer(s.Handler())
 			defer server.Close()
 			sources := s.Graph().Sources()

@@ -58,6 +58,7 @@ func TestIndexOfTheDataset(t *testing.T) {
 			c.change(o)
 			o.Log = slog.New(slog.NewTextHandler(&log, nil))
 		})
+		<-s.measured
 		if found := s.live.Load().current.Recall().Used; found != c.found || !strings.Contains(log.String(), c.says) {
 			t.Errorf("%s: used %v, want %v; the log says %s", c.name, found, c.found, log.String())
 		}
@@ -80,6 +81,7 @@ func TestExploredListsByTheIndex(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
+	<-s.measured
 	for _, c := range []struct {
 		rule string
 		RecommendRequest

@@ -93,8 +93,33 @@ func (s *Service) goLive(line *deployment) (err error) {
 	return err
 }
 
-// load opens a model of the registry by its digest; naive is the digest of one to compare with, or "".
+// load opens a model of the registry by its digest, and measures the index with it; naive is the digest of one to
+// compare with, or "".
 func (s *Service) load(ctx context.Context, digest, naive string) (*loadedModel, error) {
+	e, err := s.openModel(ctx, digest, naive)
+	if err != nil {
+		return nil, err
+	}
+	return e, s.measureIndex(ctx, e)
+}
+
+// measureIndex finds how wide searches by the index have to be with a model. Until then its lists are exact.
+func (s *Service) measureIndex(ctx context.Context, e *loadedModel) error {
+	recall, err := e.Measure(ctx)
+	switch {
+	case err != nil:
+		return err
+	case recall.Used:
+		s.o.Log.InfoContext(ctx, "lists are made by the index", "recall", recall.Share, "width", recall.Width)
+	case recall.Queries > 0:
+		s.o.Log.WarnContext(ctx, "lists are exact: with this model the index finds too few of the best by ŷ or by π̂ŷ", "recall",
+			recall.Share)
+	}
+	return nil
+}
+
+// openModel opens a model, whose lists are exact.
+func (s *Service) openModel(ctx context.Context, digest, naive string) (*loadedModel, error) {
 	m, base, err := s.datasets.model(ctx, s.models.path(digest))
 	if err != nil {
 		return nil, err
@@ -118,18 +143,6 @@ func (s *Service) load(ctx context.Context, digest, naive string) (*loadedModel,
 	}
 	if err != nil {
 		return nil, err
-	}
-	recall, err := r.Measure(ctx)
-	if err != nil {
-		return nil, err
-	}
-	switch {
-	case recall.Used:
-		s.o.Log.InfoContext(ctx, "lists are made by the index", "recall", recall.Share, "width",
-			recall.Width)
-	case o.Index != nil:
-		s.o.Log.WarnContext(ctx, "lists are exact: with this model the index finds too few of the best", "recall",
-			recall.Share)
 	}
 	return &loadedModel{Recommender: r, digest: digest, origin: m.Origin, forgotten: s.forgotten, base: base}, nil
 }

@@ -202,6 +202,7 @@ type Service struct {
 	draining atomic.Bool
 	calls    calls
 	life     context.Context    // ends with the service
+	measured chan struct{}      // closed when the index was measured with the models that it began with
 	stop     context.CancelFunc // of everything in the background
 	done     sync.WaitGroup
 	closing  sync.Once
@@ -241,7 +242,7 @@ func Open(ctx context.Context, o Options) (_ *Service, err error) {
 		return nil, err
 	}
 	s := &Service{o: o, gate: newGate(o.Concurrent, o.Waiting), lanes: newLanes(), metrics: newMetrics(),
-		release: release}
+		release: release, measured: make(chan struct{})}
 	if o.Traces != nil {
 		s.tracer = o.Traces.Tracer("unseen/serve")
 	}
@@ -328,6 +329,7 @@ func (s *Service) startBackground() {
 	s.bridgeCache.wanted, s.bridgeCache.changed = make(chan struct{}, 1), make(chan struct{})
 	s.bridgeCache.want()
 	s.done.Go(func() { s.monitor.run(s.life) })
+	s.done.Go(s.measureLive)
 	s.done.Go(func() { s.findBridges(s.life) })
 	s.done.Go(func() { s.runEraser(s.life) })
 	s.done.Go(func() { s.jobs.run(s.life, s.runJob) })
@@ -372,6 +374,17 @@ func spoolPath(o Options) string {
 	return ""
 }
 
+// measureLive measures the index with the models that the service began with, so that it is ready before that is done.
+func (s *Service) measureLive() {
+	defer close(s.measured)
+	for _, e := range s.live.Load().models() {
+		err := s.surviving(func() error { return s.measureIndex(s.life, e) })
+		if err != nil && s.life.Err() == nil {
+			s.o.Log.Warn("lists stay exact: the index could not be measured", "error", err)
+		}
+	}
+}
+
 // loadModels registers the model files of the options and loads the live models.
 func (s *Service) loadModels(ctx context.Context) error {
 	digest, err := s.models.adopt(ctx, s.o.Model)
@@ -392,7 +405,7 @@ func (s *Service) loadModels(ctx context.Context) error {
 		current = digest // a new file is meant to serve
 	}
 	line := &deployment{}
-	if line.current, err = s.load(ctx, current, naive); err != nil {
+	if line.current, err = s.openModel(ctx, current, naive); err != nil {
 		if fresh {
 			os.Remove(s.models.path(digest)) // a copy of a model that cannot serve
 		}
@@ -402,7 +415,7 @@ func (s *Service) loadModels(ctx context.Context) error {
 		return fmt.Errorf("current model: %w; move %s away to start over with %s", err, s.models.file(), s.o.Model)
 	}
 	if r.ABTest != nil && !fresh {
-		if line.b, err = s.load(ctx, r.ABTest.B, naive); err != nil {
+		if line.b, err = s.openModel(ctx, r.ABTest.B, naive); err != nil {
 			s.o.Log.Error("model b of the A/B test cannot be loaded; everybody gets the live model until the service "+
 				"is started with it or somebody ends the test", "error", err)
 		}
