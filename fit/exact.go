@@ -6,6 +6,7 @@ import (
 
 	"unseen/engine"
 	"unseen/hint"
+	"unseen/internal/kern"
 	"unseen/risk"
 	"unseen/sample"
 )
@@ -41,8 +42,7 @@ func checkExact(p sample.Problem, s Settings) error {
 }
 
 // overEvery moves where training on the sample ended to the minimum over all pairs. What the last steps learned of the
-// curvature holds there too but for its size: the mean over all pairs has so much less of it as the sample has more
-// links in it.
+// curvature holds there too but for its size.
 func (t *training) overEvery(from run) (run, engine.Parts, error) {
 	defer t.recorder.within("exact.")()
 	s, p, o := t.using, t.problem, *t.objective
@@ -52,16 +52,12 @@ func (t *training) overEvery(from run) (run, engine.Parts, error) {
 	}
 	o.Graph, o.Universe, o.Exposure = p.Graph, p.Universe, nil
 	o.Precision = precisionFor(&o, MeanSquare(o.Link, o.Pairs), s.Ridge, s.LambdaL, pairs)
-	unlinked := 0
-	for _, linked := range o.Pairs.Linked {
-		if !linked {
-			unlinked++
-		}
+	size, err := t.lessCurved(&o, from.params, pairs)
+	if err != nil {
+		return from, engine.Parts{}, err
 	}
-	drawn := float64(o.Pairs.Len())
-	size := drawn / float64(pairs) * drawn / float64(max(unlinked, 1))
 	l := &lbfgs{engine: s.engine(), objective: &o, params: from.params, settings: s.LBFGS,
-		noise: s.LBFGS.Tolerance / 10, report: t.report(&o, s.LBFGS.Iterations), recorder: t.recorder}
+		noise: s.LBFGS.Tolerance / 3, tries: 6, report: t.report(&o, s.LBFGS.Iterations), recorder: t.recorder}
 	for _, c := range from.memory {
 		turned := slices.Clone(c.turned)
 		for k := range turned {
@@ -75,4 +71,32 @@ func (t *training) overEvery(from run) (run, engine.Parts, error) {
 	}
 	from.iterations += l.iteration
 	return from, l.parts, nil
+}
+
+// lessCurved returns how much of the curvature of the mean over a sample that over all pairs has. Of a pair that is
+// linked with probability p, information is about p; of one that is linked in the sample with probability P, it is
+// P(1−P), which is far less for pairs that are likely to be linked. The sum of p over all pairs is the number of links.
+func (t *training) lessCurved(o *engine.Objective, params []float32, all int64) (float64, error) {
+	link, propensity := o.Split(params)
+	pairs := describedOf(o.Pairs)
+	z, s, err := (&Judge{Predictor: engine.Predictor{Link: o.Link, LinkParams: link, Propensity: o.Propensity,
+		PropensityParams: propensity}, Engine: t.using.engine()}).Logits(t.ctx, pairs)
+	if err != nil {
+		return 0, err
+	}
+	var sampled, links float64
+	for k := range z {
+		y, _ := kern.Sigmoid64(float64(z[k]))
+		pi, _ := kern.Sigmoid64(float64(s[k]))
+		rate := 1.
+		if o.Likelihood == engine.CaseControl {
+			rate = pairs.Rate[k]
+		}
+		chance := pi * y / (pi*y + rate*(1-pi*y))
+		sampled += chance * (1 - chance) / float64(pairs.Len())
+		if pairs.Linked[k] {
+			links += float64(o.Pairs.Len()) / float64(pairs.Len())
+		}
+	}
+	return links / float64(all) / max(sampled, 1e-9), nil
 }

@@ -52,6 +52,7 @@ type lbfgs struct {
 	report    func(iteration int, p engine.Parts)
 	recorder  *recorder
 	noise     float64 // share of the objective that it may be off by; 0 means 1e-7
+	tries     int     // step lengths, each half the one before; 0 means 30
 
 	// The state of training that a checkpoint keeps.
 	x         []float64 // the parameters in units of their scale
@@ -117,7 +118,7 @@ func (d *lbfgs) iterate(ctx context.Context) error {
 			step = math.Min(1, 1/math.Sqrt(-slope))
 		}
 		rounding := cmp.Or(d.noise, 1e-7) * math.Abs(d.parts.Total())
-		for range 30 {
+		for range cmp.Or(d.tries, 30) {
 			for i := range next {
 				next[i] = d.x[i] + step*direction[i]
 			}

@@ -93,7 +93,7 @@ func TestExactFitOnACard(t *testing.T) {
 			Progress: func(e progress.Event) {
 				if now := fmt.Sprint(e.Phase, e.Done); now != last {
 					last = now
-					say("%s, step %d: %s", e.Phase, e.Done, e.Message)
+					say("%s, step %d: %.9g", e.Phase, e.Done, e.Values["loss"])
 				}
 			}})
 	if err != nil {
