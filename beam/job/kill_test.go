@@ -16,53 +16,91 @@ import (
 
 	"unseen/beam/shards"
 	"unseen/engine"
+	"unseen/fit"
 )
 
 // TestKilledTaskManagerChangesNothing kills one of two task managers, with SIGKILL, while its workers are in the middle
-// of a gradient. The job must end with the same bits as on Prism, and Flink must know that it lost one.
+// of a gradient, and of the information that bayes needs. The job must end with the same bits as on Prism, and Flink
+// must know that it lost one.
 //
 // It needs the cluster of flink/up: UNSEEN_FLINK, UNSEEN_WORKER, UNSEEN_FLINK_WEB
 // (http://127.0.0.1:18081) and UNSEEN_FLINK_PIDS, the folder with the processes' numbers; see
-// flink/prove. It leaves the cluster with one task manager.
+// flink/prove. Each of the two leaves the cluster with one task manager.
 func TestKilledTaskManagerChangesNothing(t *testing.T) {
 	web, pids := os.Getenv("UNSEEN_FLINK_WEB"), os.Getenv("UNSEEN_FLINK_PIDS")
 	flink, ok := runners()["flink"]
 	if !ok || web == "" || pids == "" {
 		t.Skip("no Flink cluster to take a task manager from; run flink/prove")
 	}
-	ctx := context.Background()
 	s := newSetup(t, 1000, 64)
-	cluster, m := s.cut(t, shards.CutSettings{Nodes: 250, Pairs: 2000})
-	// The same shards again and again, until the job takes long enough to be hit.
-	times := 600
-	cluster.Manifest.Train = slices.Repeat(cluster.Manifest.Train, times)
-	cluster.Manifest.Extent.Pairs *= int64(times)
-	cluster.Settings = settingsFor("ap")
-	o := must(cluster.Settings.Objective(must(m.Shape())(t), cluster.Manifest.Extent))(t)
-	params := make([]float32, o.Size())
-	for i := range params {
-		params[i] = float32(i%7) / 10
+	cut := func(t *testing.T) (*Cluster, *shards.Manifest) {
+		cluster, m := s.cut(t, shards.CutSettings{Nodes: 250, Pairs: 2000})
+		// The same shards again and again, until the job takes long enough to be hit.
+		times := 600
+		cluster.Manifest.Train = slices.Repeat(cluster.Manifest.Train, times)
+		cluster.Manifest.Extent.Pairs *= int64(times)
+		return cluster, m
 	}
-	cluster.Runner = Runner{}
-	want := make([]float64, o.Size())
-	wantParts := must(cluster.Gradient(ctx, o, params, want))(t)
+	t.Run("gradient", func(t *testing.T) {
+		cluster, m := cut(t)
+		cluster.Settings = settingsFor("ap")
+		o := must(cluster.Settings.Objective(must(m.Shape())(t), cluster.Manifest.Extent))(t)
+		params := make([]float32, o.Size())
+		for i := range params {
+			params[i] = float32(i%7) / 10
+		}
+		killed{web, pids, "gradientFn"}.compare(t, cluster, flink, func(ctx context.Context) ([]float64, error) {
+			grad := make([]float64, o.Size())
+			parts, err := cluster.Gradient(ctx, o, params, grad)
+			return append(grad, parts.Total()), err
+		})
+	})
+	t.Run("information", func(t *testing.T) {
+		cluster, _ := cut(t)
+		survey := fit.SurveyPairs(s.Problem, fit.PairChoice{Share: [3]float64{1, 1, 1}})
+		of := fit.PairDesign{Cells: fieldsOf(survey), Unit: .7, CaseControl: true}
+		theta := make([]float64, s.Problem.Nodes.Dim()+1+len(of.Cells))
+		for i := range theta {
+			theta[i] = .3 * float64(i%4-2)
+		}
+		killed{web, pids, "likelihoodFn"}.compare(t, cluster, flink, func(ctx context.Context) ([]float64, error) {
+			design, err := cluster.Population(0).Design(ctx, of)
+			if err != nil {
+				return nil, err
+			}
+			all, err := design.Observe(ctx, engine.Outcomes{})
+			if err != nil {
+				return nil, err
+			}
+			return all.Information(ctx, theta)
+		})
+	})
+}
 
+// killed is where to find a task manager that works at a step.
+type killed struct{ web, pids, step string }
+
+// compare computes on Prism, and again on Flink with a task manager killed in the middle.
+func (k killed) compare(t *testing.T, cluster *Cluster, flink Runner,
+	compute func(context.Context) ([]float64, error)) {
+	t.Helper()
+	ctx := t.Context()
+	cluster.Runner = Runner{}
+	want := must(compute(ctx))(t)
 	cluster.Runner = flink
 	type outcome struct {
-		parts engine.Parts
-		grad  []float64
-		err   error
+		sums []float64
+		err  error
 	}
 	done := make(chan outcome, 1)
 	began := time.Now()
 	known := map[string]bool{}
-	for _, j := range jobsOf(t, web) {
+	for _, j := range jobsOf(t, k.web) {
 		known[j.ID] = true
 	}
 	go func() {
-		grad := make([]float64, o.Size())
-		parts, err := cluster.Gradient(ctx, o, params, grad)
-		done <- outcome{parts, grad, err}
+		sums, err := compute(ctx)
+		done <- outcome{sums, err}
 	}()
 	victim, id := "", ""
 	for victim == "" {
@@ -74,34 +112,33 @@ func TestKilledTaskManagerChangesNothing(t *testing.T) {
 		if time.Since(began) > 3*time.Minute {
 			t.Fatal("the job does not begin to run")
 		}
-		for _, j := range jobsOf(t, web) {
+		for _, j := range jobsOf(t, k.web) {
 			if !known[j.ID] && j.State == "RUNNING" {
 				id = j.ID
-				victim = runningOn(t, web, id, "gradientFn")
+				victim = runningOn(t, k.web, id, k.step)
 			}
 		}
 	}
 	time.Sleep(time.Second) // into the middle
-	if runningOn(t, web, id, "gradientFn") == "" {
-		t.Fatal("the gradient was over before the task manager could be killed: give it more shards")
+	if runningOn(t, k.web, id, k.step) == "" {
+		t.Fatal("the step was over before the task manager could be killed: give it more shards")
 	}
-	pid := killManager(t, pids, victim)
-	killed := time.Since(began)
+	pid := killManager(t, k.pids, victim)
+	after := time.Since(began)
 	got := <-done
 	if got.err != nil {
-		t.Fatalf("%s was killed after %v, and the job failed: %v", victim, killed, got.err)
+		t.Fatalf("%s was killed after %v, and the job failed: %v", victim, after, got.err)
 	}
-	if got.parts != wantParts || !slices.Equal(got.grad, want) {
-		t.Errorf("after a kill the sums are %v, on Prism %v; gradients are off by %.2g", got.parts, wantParts,
-			relative(got.grad, want))
+	if !slices.Equal(got.sums, want) {
+		t.Errorf("after a kill the sums are off by %.2g", relative(got.sums, want))
 	}
-	losses := lossesOf(t, web, id)
+	losses := lossesOf(t, k.web, id)
 	if len(losses) == 0 {
 		t.Error("Flink has not noticed the loss: the kill did not hit the job")
 	}
 	t.Logf("%s (process %d) killed after %v; the job of %d shards and %d pairs ended after %v with the same "+
 		"bits; Flink's own history: %v",
-		victim, pid, killed.Round(100*time.Millisecond), len(cluster.Manifest.Train), cluster.Manifest.Extent.Pairs,
+		victim, pid, after.Round(100*time.Millisecond), len(cluster.Manifest.Train), cluster.Manifest.Extent.Pairs,
 		time.Since(began).Round(100*time.Millisecond), losses)
 }
 
