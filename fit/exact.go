@@ -75,7 +75,8 @@ func (t *training) overEvery(from run) (run, engine.Parts, error) {
 
 // lessCurved returns how much of the curvature of the mean over a sample that over all pairs has. Of a pair that is
 // linked with probability p, information is about p; of one that is linked in the sample with probability P, it is
-// P(1−P), which is far less for pairs that are likely to be linked. The sum of p over all pairs is the number of links.
+// P(1−P), which is far less for pairs that are likely to be linked. The sum of p over all pairs is the number
+// of links.
 func (t *training) lessCurved(o *engine.Objective, params []float32, all int64) (float64, error) {
 	link, propensity := o.Split(params)
 	pairs := describedOf(o.Pairs)

@@ -49,8 +49,8 @@ type ExactRow struct {
 	Naive float64 `json:"naive"`
 	W     float64 `json:"w"`
 	AP    float64 `json:"ap"`
-	// What learning from the sample comes to over all pairs: beyond the least −log likelihood, by link, and the mean ŷ
-	// as a multiple of that of learning from all
+	// What learning from the sample comes to over all pairs: beyond the least −log likelihood, by link, and the
+	// mean ŷ as a multiple of that of learning from all
 	Excess     float64 `json:"excess"`
 	MeanLink   float64 `json:"meanLink"`
 	Exposure   float64 `json:"exposure"`   // the same of π̂ of pairs of one field

@@ -46,7 +46,7 @@ func TestIn(t *testing.T) {
 func TestRename(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
-		t.Skip("compiles everything once more")
+		t.Skip("compiles everything once more; ./check runs it without -short")
 	}
 	racetest.Skip(t, "it reads sources, and runs nothing")
 	root := copied(t)
