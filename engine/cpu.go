@@ -58,7 +58,11 @@ func (c CPU) Sum(ctx context.Context, o *Objective, params []float32, grad []flo
 	if err != nil {
 		return Parts{}, err
 	}
-	var total Parts
+	return joinPortions(partial, grad), nil
+}
+
+// joinPortions adds portions in their order, and sets grad to the sum of their gradients.
+func joinPortions(partial []portion, grad []float64) (total Parts) {
 	clear(grad)
 	for _, p := range partial {
 		total.Likelihood += p.parts.Likelihood
@@ -67,7 +71,7 @@ func (c CPU) Sum(ctx context.Context, o *Objective, params []float32, grad []flo
 			grad[i] += g
 		}
 	}
-	return total, nil
+	return total
 }
 
 // maxChunks bounds the partial gradients that are kept apart until they are added in order.

@@ -207,14 +207,5 @@ func (c CPU) overSources(ctx context.Context, o *Objective, params []float32, gr
 		e.fold()
 		return nil
 	})
-	var total Parts
-	clear(grad)
-	for _, p := range partial {
-		total.Likelihood += p.parts.Likelihood
-		total.Risk += p.parts.Risk
-		for i, g := range p.grad {
-			grad[i] += g
-		}
-	}
-	return total, err
+	return joinPortions(partial, grad), err
 }

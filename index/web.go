@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
+	"runtime/debug"
 	"slices"
 	"sync"
 
@@ -62,6 +63,9 @@ const (
 	mostBatch  = 1 << 16
 )
 
+// manyRows are so many that memory is given back to the system before room is made for their links.
+const manyRows = 500_000
+
 // Build makes the web of vectors.
 func Build(ctx context.Context, v *graph.Vectors, o Options) (*Web, error) {
 	sketch, err := engine.NewSketch(v, o.Threads)
@@ -74,6 +78,10 @@ func Build(ctx context.Context, v *graph.Vectors, o Options) (*Web, error) {
 	}
 	firsts, twins := w.pair()
 	order := shuffled(firsts, o.Seed) // before there is room for links, so that not all is in memory at once
+	firsts = nil
+	if w.Rows() >= manyRows {
+		debug.FreeOSMemory()
+	}
 	w.makeRoom(twins)
 	return w, newBuilder(w, o).add(ctx, order)
 }

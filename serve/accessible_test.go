@@ -42,6 +42,21 @@ func (b *tab) accessible(where, axe string) {
 	b.picture("axe-" + strings.NewReplacer("/", "-", " ", "-", "?", "-", "=", "-").Replace(where))
 }
 
+// wordedServer serves pages about texts until the test ends.
+func wordedServer(t *testing.T) *httptest.Server {
+	t.Helper()
+	s, err := Open(t.Context(), Options{Folder: worded(t, fit.Settings{Doctor: fit.QuickDoctor})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(s.Handler())
+	t.Cleanup(func() {
+		server.Close()
+		s.Close()
+	})
+	return server
+}
+
 // Pages have no fault that axe-core knows, also with the tour, with nothing to show, after an error, and when the
 // service is gone.
 func TestAccessible(t *testing.T) {
@@ -50,13 +65,7 @@ func TestAccessible(t *testing.T) {
 		t.Skip("once is enough; ./check runs it without -short")
 	}
 	script := axe(t)
-	s, err := Open(t.Context(), Options{Folder: worded(t, fit.Settings{Doctor: fit.QuickDoctor})})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	server := httptest.NewServer(s.Handler())
-	defer server.Close()
+	server := wordedServer(t)
 	b := openTab(t, server.URL)
 	b.look("/", 1200, "light")
 	b.until("the tour", "!document.querySelector('#tour').hidden")
@@ -86,13 +95,7 @@ func TestTour(t *testing.T) {
 	if testing.Short() {
 		t.Skip("once is enough; ./check runs it without -short")
 	}
-	s, err := Open(t.Context(), Options{Folder: worded(t, fit.Settings{Doctor: fit.QuickDoctor})})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	server := httptest.NewServer(s.Handler())
-	defer server.Close()
+	server := wordedServer(t)
 	b := openTab(t, server.URL)
 	at := func(step int) string {
 		return fmt.Sprintf("document.querySelector('#tour-step')?.textContent === 'Step %d of 4' && "+
