@@ -662,3 +662,57 @@ func manyFind(t *testing.T, w *Web, s engine.TargetSearch, clusters int) float64
 	}
 	return float64(found) / float64(all)
 }
+
+// Of near rows those are linked that no nearer one leads to, whatever their lengths.
+func TestChosenLinks(t *testing.T) {
+	t.Parallel()
+	const n, dim = 300, 16
+	rng := rand.New(rand.NewPCG(4, 5))
+	v, err := graph.NewVectors(n, dim)
+	if err != nil {
+		t.Fatal(err)
+	}
+	row := make([]float32, dim)
+	for i := range int32(n) {
+		length := math.Exp(rng.NormFloat64())
+		for d := range row {
+			row[d] = float32(length * rng.NormFloat64())
+		}
+		if err := v.Set(i, row); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w, err := Build(t.Context(), v, Options{Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := newBuilder(w, Options{Threads: 1})
+	product := func(i, j int32) float32 {
+		var p kern.Probe
+		one := make([]float32, 1)
+		w.codes.AskRow(&p, i)
+		w.codes.DotsAt(one, &p, []int32{j})
+		return one[0]
+	}
+	for i := range int32(20) {
+		room := b.rooms[0]
+		room.kept = room.kept[:0]
+		for j := int32(100); j < 200; j++ {
+			room.kept = append(room.kept, j)
+		}
+		b.sortNear(room, i)
+		var want []int32
+		for _, s := range room.near {
+			far := w.square(i) + w.square(s.row) - 2*s.score
+			led := slices.ContainsFunc(want, func(j int32) bool {
+				return apartness*(w.square(s.row)+w.square(j)-2*product(s.row, j)) <= far
+			})
+			if !led && len(want) < 12 {
+				want = append(want, s.row)
+			}
+		}
+		if b.choose(room, i, 12); !slices.Equal(room.kept, want) {
+			t.Errorf("row %d is linked to %v, want %v", i, room.kept, want)
+		}
+	}
+}

@@ -424,7 +424,7 @@ func exactTables(found []*exactFound) ([]figure.Table, []figure.Figure) {
 			Caption: "The fewer candidates, the easier the task, and the less it says of lists of all."}}
 }
 
-// exactClaims judge thresholds that were stated before.
+// exactClaims judge thresholds. That of π̂ was stated after a first seed was seen, the others before.
 func exactClaims(found []*exactFound) []Claim {
 	var ap, scale, least, ratio float64
 	least, ratio = math.Inf(1), math.Inf(1)
