@@ -18,6 +18,7 @@ import (
 	"unseen/dataset"
 	"unseen/engine"
 	"unseen/graph"
+	"unseen/internal/kern"
 	"unseen/internal/racetest"
 	"unseen/progress"
 )
