@@ -80,6 +80,21 @@ func (g *Graph) Role(i int32) Role {
 // IsSource reports whether node i can link.
 func (g *Graph) IsSource(i int32) bool { return g.sides.roles == nil || g.sides.roles[i] != TargetOnly }
 
+// PersonPrefix is what ids of people begin with where items have the same ids.
+const PersonPrefix = "user:"
+
+// SourceIndex is Index for a source: it also finds people by the id that they had before they got PersonPrefix.
+func (g *Graph) SourceIndex(id string) (int32, bool) {
+	i, known := g.Index(id)
+	if known && g.IsSource(i) {
+		return i, true
+	}
+	if person, is := g.Index(PersonPrefix + id); is && g.IsSource(person) {
+		return person, true
+	}
+	return i, known
+}
+
 // IsTarget reports whether node j can be linked to.
 func (g *Graph) IsTarget(j int32) bool { return g.sides.roles == nil || g.sides.roles[j] != SourceOnly }
 

@@ -89,6 +89,27 @@ func TestRoles(t *testing.T) {
 	wantError(t, err, ErrRole, "buyer", "source")
 }
 
+// People who got a prefix are found without it, unless a source has that id.
+func TestSourceIndex(t *testing.T) {
+	t.Parallel()
+	var b Builder
+	for _, n := range []Node{{ID: "user:1", Role: SourceOnly}, {ID: "1", Role: TargetOnly}, {ID: "2", Role: TargetOnly},
+		{ID: "user:2", Role: TargetOnly}, {ID: "user:3", Role: SourceOnly}, {ID: "4"}, {ID: "user:4"}} {
+		_, err := b.AddNode(n)
+		must(t, err)
+	}
+	g, _, err := b.Build()
+	must(t, err)
+	for id, want := range map[string]string{"1": "user:1", "user:1": "user:1", "2": "2", "3": "user:3", "4": "4"} {
+		if i, ok := g.SourceIndex(id); !ok || g.ID(i) != want {
+			t.Errorf("%s finds %d, %t; want %s", id, i, ok, want)
+		}
+	}
+	if i, ok := g.SourceIndex("5"); ok {
+		t.Errorf("an id of nobody finds %d", i)
+	}
+}
+
 // A universe holds pairs of sources and targets, whichever nodes it names; samples of it are unbiased.
 func TestRectangleIsSampled(t *testing.T) {
 	t.Parallel()

@@ -399,6 +399,13 @@ func (r RecommendRequest) source(ctx context.Context, e modelView) (recommend.So
 				"is the field of a new text"), "use %v to select targets", requestField("fields"))
 		}
 		i, ok := e.find(r.Node)
+		if !ok || int(i) < e.Graph().Len() && !e.Graph().IsSource(i) {
+			if _, is := e.find(graph.PersonPrefix + r.Node); is {
+				return recommend.Source{}, nil, hint.Wrap(&RequestError{Field: "node", Value: clip(r.Node),
+					Reason: "is no person's id", NotFound: true},
+					"ask for %s: items have the same ids as people", graph.PersonPrefix+clip(r.Node))
+			}
+		}
 		if !ok {
 			return recommend.Source{}, nil, &RequestError{Field: "node", Value: clip(r.Node),
 				Reason: "is not in the dataset", See: "/api/v1/nodes", NotFound: true}

@@ -187,6 +187,22 @@ func TestShopForNewPeople(t *testing.T) {
 	}
 }
 
+// Who asks for a person by an id that an item has is told what the person is called.
+func TestShopSharedIDs(t *testing.T) {
+	t.Parallel()
+	s, g := shop(t, "naive")
+	c := client{t: t, h: s.Handler()}
+	item, link := g.ID(g.Targets()[0]), g.ID(g.Targets()[1])
+	for _, id := range []string{item, "nobody else"} {
+		want[CatalogueResult](c, 200, "PUT", "/api/v1/nodes", nodeBatch{[]NodeInput{{ID: "user:" + id,
+			Role: ptr("source"), Links: ptr([]string{link})}}})
+		w := c.do("POST", "/api/v1/recommendations", RecommendRequest{Node: id})
+		if w.Code != 404 || !strings.Contains(w.Body.String(), "ask for user:"+id) {
+			t.Errorf("%s: %d %s", id, w.Code, w.Body)
+		}
+	}
+}
+
 // Of people and items the data pages show and change what there is; links that a change leaves keep their times.
 func TestDataOfShop(t *testing.T) {
 	t.Parallel()

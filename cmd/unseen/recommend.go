@@ -304,7 +304,7 @@ func runRecommend(ctx context.Context, f recommendFlags, t *display) ([]*recomme
 		}
 	}
 	for _, id := range f.nodes {
-		i, err := findNode(r.Graph(), id)
+		i, err := findSource(r.Graph(), id)
 		if err != nil {
 			return nil, err
 		}
@@ -429,6 +429,14 @@ func findNode(g *graph.Graph, id string) (int32, error) {
 		return i, nil
 	}
 	return 0, usagef("no node %q; did you mean %s?", id, strings.Join(nearestIDs(g, id), ", "))
+}
+
+// findSource is findNode for a node to recommend to.
+func findSource(g *graph.Graph, id string) (int32, error) {
+	if i, ok := g.SourceIndex(id); ok {
+		return i, nil
+	}
+	return findNode(g, id)
 }
 
 // nearestIDs are the ids, or the nodes with titles, most like a word that is no id.

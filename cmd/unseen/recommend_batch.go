@@ -164,7 +164,7 @@ func nodesOf(g *graph.Graph, path string) (nodes []int32, err error) {
 		return nil, usagef("%s has no id; give one per line", path)
 	}
 	for line, id := range ids {
-		i, err := findNode(g, id)
+		i, err := findSource(g, id)
 		if err != nil {
 			return nil, fmt.Errorf("%s, line %d: %w", path, line+1, err)
 		}

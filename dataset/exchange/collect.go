@@ -2,6 +2,7 @@ package exchange
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -48,6 +49,7 @@ type collector struct {
 	exposed  int64            // exposures given
 	surfaces *interner        // of exposures; nil before the first
 	joined   exposureParts    // of an importer of interactions; nil for others
+	log      string           // what these mean for other pairs, unless it is set
 	repeats  int64            // rows of interactions beyond the first of their pair
 	fields   map[string]bool  // that Field declared
 	missing  int              // nodes whose field says that it is missing
@@ -258,8 +260,8 @@ func (c *collector) link(source, target int32, seconds int64) error {
 	return nil
 }
 
-func (c *collector) showings(count int, parts exposureParts) {
-	c.report.Exposures, c.joined = count, parts
+func (c *collector) showings(count int, log string, parts exposureParts) {
+	c.report.Exposures, c.log, c.joined = count, log, parts
 }
 
 func (c *collector) repeat(rows int64) { c.repeats += rows }
@@ -640,7 +642,11 @@ func (c *collector) finish() (content dataset.Content, err error) {
 	if content.Exposures, err = c.exposures(numbers); err != nil {
 		return content, err
 	}
-	if content.Log = c.options.Flag("log"); content.Log != "" && c.report.Exposures == 0 {
+	content.Log = cmp.Or(c.options.Flag("log"), c.log)
+	if c.report.Exposures == 0 && content.Log == "ignored" {
+		content.Log = "" // there is nothing to ignore
+	}
+	if content.Log != "" && c.report.Exposures == 0 {
 		return content, failAt(Place{}, fmt.Errorf("%w: log is %s, and there are no exposures", ErrUsage, content.Log),
 			"leave %v out, or name a file of what was shown", hint.Setting("log"))
 	}

@@ -29,7 +29,8 @@ func init() {
 count where there are. People become sources, items targets: nobody is
 recommended to anybody. A pair that is there more than once is one link, with
 its first time. Of ratings, those from a threshold on are links, and all rated
-pairs are stored as shown; of counts, those from a least count on are links.
+pairs are stored as shown, with the log ignored: nothing says what else was
+shown. Of counts, those from a least count on are links.
 
 Impressions are what people were shown: a person and an item per row, and a
 time, a position, a surface, a probability or whether it was clicked. A pair
@@ -37,7 +38,8 @@ that was shown more than once is one exposure with a count; its position is the
 best, its probability that of being shown at least once. The kind of log says
 what this means for other pairs: complete if nothing else was shown to those
 people, sample if pairs were drawn whether they were shown or not, offered if a
-recommender showed them after the clicks. It is recorded with the dataset.
+recommender showed them after the clicks, ignored if learning leaves them out.
+It is recorded with the dataset.
 
 Items and users have an id per row, and a field (a category, a segment), a
 title, a text or a time. Who has no row has nothing but an id.
@@ -128,7 +130,7 @@ func flagsOf(file string, roles []role) (flags []Flag) {
 type interactionSink interface {
 	Sink
 	link(source, target int32, seconds int64) error
-	showings(count int, parts exposureParts)
+	showings(count int, log string, parts exposureParts)
 	repeat(rows int64)
 }
 
@@ -521,7 +523,7 @@ func (x *interactions) addNodes(ctx context.Context) error {
 		}
 	}
 	if shared > 0 {
-		if prefix = "user:"; x.options.Given("user-prefix") {
+		if prefix = graph.PersonPrefix; x.options.Given("user-prefix") {
 			prefix = x.options.Flag("user-prefix")
 		}
 		x.sink.Note("%s both a person's and an item's: people are called %q and their id.",

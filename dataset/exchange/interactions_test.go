@@ -296,6 +296,37 @@ func TestOddInteractions(t *testing.T) {
 	}
 }
 
+// Ratings alone are no log of what was shown, so that a model can be fitted to them at once; impressions are one, and
+// what is set counts before both.
+func TestLogOfRatings(t *testing.T) {
+	t.Parallel()
+	rated := "user,item,rating\na,x,5\na,y,3\nb,x,4\n"
+	for name, c := range map[string]struct {
+		files, flags map[string]string
+		log, note    string
+	}{
+		"ratings": {map[string]string{"clicks.csv": rated}, nil, "ignored", "Ratings say what was seen"},
+		"set":     {map[string]string{"clicks.csv": rated}, map[string]string{"log": "complete"}, "complete", ""},
+		"ignored": {map[string]string{"clicks.csv": rated}, map[string]string{"log": "ignored"}, "ignored", ""},
+		"nothing to ignore": {map[string]string{"clicks.csv": "user,item\na,x\nb,x\n"},
+			map[string]string{"log": "ignored"}, "", ""},
+		"impressions": {map[string]string{"clicks.csv": rated, "impressions.csv": "user,item\na,x\na,y\nb,x\nb,y\n"},
+			nil, "", "The exposures hold only what was shown."},
+	} {
+		d, r, err := interacted(t, c.files, c.flags)
+		must(t, err)
+		notes := notesOf(r)
+		for _, note := range []string{"Ratings say what was seen", "The exposures hold only what was shown."} {
+			if strings.Contains(notes, note) != (note == c.note) {
+				t.Errorf("%s: want the note %q, got\n%s", name, c.note, notes)
+			}
+		}
+		if got := d.Manifest().Log; got != c.log {
+			t.Errorf("%s: the log is %q, want %q", name, got, c.log)
+		}
+	}
+}
+
 // A list of genres is its first one, whether the file was named or found; segments of people stay as they are.
 func TestListsOfFields(t *testing.T) {
 	t.Parallel()

@@ -310,8 +310,12 @@ func (x *interactions) shownBy(number int, keys []uint64) (p pairRow, s pairShow
 
 // finish hands the exposures over and says what was odd.
 func (j *joiner) finish() {
+	log := "" // what the exposures mean for other pairs, unless it is set
+	if !j.withShown {
+		log = "ignored" // ratings say nothing of what was shown besides
+	}
 	if j.withShown || j.rated {
-		j.sink.showings(j.exposures, j.exposureParts)
+		j.sink.showings(j.exposures, log, j.exposureParts)
 	}
 	j.sink.repeat(j.clicked.rows - int64(j.clickedPairs))
 	note := func(n int, one, many, rest string) {
@@ -343,8 +347,14 @@ func (j *joiner) finish() {
 	if j.people.len() == 1 {
 		j.sink.Note("There is only one person: nothing can be learned from how people differ.")
 	}
-	if j.exposures > 0 && j.exposures == j.shownPairs && !j.options.Given("log") {
-		j.sink.Note(unsaidLog, hint.Setting("log"))
+	if j.exposures > 0 && !j.options.Given("log") {
+		switch {
+		case !j.withShown:
+			j.sink.Note("Ratings say what was seen, not what was shown besides: exposure is learned from the links. "+
+				"Set %v to complete if these people were shown nothing but what they rated.", hint.Setting("log"))
+		case j.exposures == j.shownPairs:
+			j.sink.Note(unsaidLog, hint.Setting("log"))
+		}
 	}
 	if j.shownPairs > 0 && j.shownPairs == j.shownLinks {
 		j.sink.Note("Every pair that was shown is a link, so that the log cannot tell what people pass over; it may " +

@@ -117,10 +117,10 @@ def test_ratings_without_impressions() -> None:
     model = unseen.fit(clicks=ratings, items=movies)
     assert set(model.fields) >= {"Comedy", "Drama", "Action"}
     assert not any("|" in field for field in model.fields)
-    assert any('Set log to "complete" if these people were shown nothing but' in note for note in model.notes)
+    assert any("Set log to complete if these people were shown nothing but" in note for note in model.notes)
     assert not any(note.startswith("The exposures hold only") for note in model.notes)
     shown = unseen.fit(clicks=ratings, items=movies, log="complete")
-    assert not any('Set log to "complete"' in note for note in shown.notes)
+    assert not any("Set log to complete" in note for note in shown.notes)
 
 
 def test_doubt_is_a_warning(model: unseen.Model) -> None:

@@ -131,7 +131,7 @@ def fit(
             raise Error("there is nothing to resume in a temporary folder", "give out, the folder of the first time")
         dataset = dataset or folder / "dataset"
     elif dataset is None:
-        exposed = tables_to(
+        tables_to(
             folder / "dataset",
             tables,
             vectors=vectors,
@@ -139,7 +139,7 @@ def fit(
             notes=notes,
             progress=progress,
             settings={
-                "log": log if log != "ignored" else None,
+                "log": log,
                 "threshold": threshold,
                 "min_count": min_count,
                 "lenient": lenient,
@@ -148,13 +148,6 @@ def fit(
             },
         )
         dataset = folder / "dataset"
-        if log is None and impressions is None and exposed:
-            log = "ignored"
-            notes[:] = [note for note in notes if not note.startswith("The exposures hold only what was shown.")]
-            notes.append(
-                "Ratings say what was seen, not what was shown besides: exposure is learned from the links. "
-                'Set log to "complete" if these people were shown nothing but what they rated.'
-            )
     elif given:
         raise Error(f"both dataset and {' and '.join(sorted(given))} are given", "give one of them")
     dataset = Path(dataset)
@@ -199,8 +192,8 @@ def tables_to(
     settings: dict[str, Any],
     notes: list[str],
     progress: Progress,
-) -> bool:
-    """Makes a dataset of tables, adds what the program says of them to notes, and tells whether it has exposures."""
+) -> None:
+    """Makes a dataset of tables, and adds what the program says of them to notes."""
     given = {name: table for name, table in tables.items() if table is not None}
     if ("links" in given) == ("clicks" in given):
         raise Error(
@@ -234,7 +227,6 @@ def tables_to(
     notes += [_columns(here.sub(r"\1", in_python(text))) for text in [*said, *made["notes"]]]
     if made.get("rejected"):
         notes.append(f"{made['rejected']} rows were left out; they are in {to}.rejects.csv")
-    return bool(made.get("exposures"))
 
 
 def _columns(text: str) -> str:

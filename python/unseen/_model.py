@@ -19,7 +19,7 @@ from ._evaluation import Evaluation, Home, PolicyValue, linked_copy
 from ._figures import paragraphs
 from ._frames import Frame, Table, frame, frame_of, write
 from ._program import Progress, flags, run_json
-from ._service import PERSON, Service
+from ._service import Service
 
 PathLike = str | os.PathLike[str]
 
@@ -141,15 +141,7 @@ class Model:
                     raise Error("lists for everybody take no filters, re-ranking or reasons", "give ids")
                 return self._everybody(settings, Path(folder), progress)
             asked = [*flags({**settings, **filters}), *_new(text, history, shown)]
-            try:
-                lists = self._lists(asked, named, progress)
-            except Error as e:
-                if not re.search("no node|is a target only", e.message):
-                    raise
-                try:  # where people and items share ids, people are called so
-                    lists = self._lists(asked, [PERSON + i for i in named], progress)
-                except Error:
-                    raise e from None
+            lists = self._lists(asked, named, progress)
         return _frame_of_lists(lists, explain)
 
     def _lists(self, asked: list[str], ids: list[str], progress: Progress) -> list[dict[str, Any]]:
