@@ -321,8 +321,9 @@ func (c *checker) texts(ctx context.Context) error {
 		return nil
 	}
 	missing, first := 0, -1
-	for i := range int32(c.g.Len()) {
-		if i%rowsPerBatch == 0 && ctx.Err() != nil {
+	targets := c.g.Targets() // people, who are sources alone, are known by their links
+	for k, i := range targets {
+		if k%rowsPerBatch == 0 && ctx.Err() != nil {
 			return ctx.Err()
 		}
 		text, err := c.d.Text(i)
@@ -335,12 +336,12 @@ func (c *checker) texts(ctx context.Context) error {
 			}
 		}
 	}
-	c.vectorless(missing < c.g.Len())
-	if missing < c.g.Len() {
-		severity := weakIf(10*missing > c.g.Len() && c.g.Vectors() == nil)
+	c.vectorless(missing < len(targets))
+	if missing < len(targets) {
+		severity := weakIf(10*missing > len(targets) && c.g.Vectors() == nil)
 		c.found(Finding{Kind: "textless", Severity: severity, Count: missing, Example: c.nameAt(first),
 			Fix: "use the title instead, or leave these nodes out"},
-			"%s no text.", nodesHave(missing, c.g.Len()))
+			"%s no text.", nodesHave(missing, len(targets)))
 	}
 	return nil
 }

@@ -365,7 +365,8 @@ func TestCheckOfAvailability(t *testing.T) {
 		g, _, err := b.Build()
 		must(t, err)
 		dir := filepath.Join(t.TempDir(), "shop")
-		_, err = Write(background, dir, Content{Graph: g}, WriteOptions{})
+		text := func(i int32) (string, error) { return []string{"", "a novel"}[i], nil } // people have none
+		_, err = Write(background, dir, Content{Graph: g, Text: text}, WriteOptions{})
 		must(t, err)
 		d, err := Open(background, dir, OpenOptions{})
 		must(t, err)
@@ -373,7 +374,7 @@ func TestCheckOfAvailability(t *testing.T) {
 		must(t, err)
 		d.Close()
 		found, got := kinds(report), ""
-		for _, kind := range []string{"no-time", "untimed"} {
+		for _, kind := range []string{"no-time", "untimed", "textless"} {
 			if _, is := found[kind]; is {
 				got += kind
 			}

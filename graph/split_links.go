@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"time"
+
+	"unseen/hint"
 )
 
 // linkSplit is a split of links.
@@ -58,7 +60,8 @@ func (g *Graph) SplitLastLinks(s Shares) (*Split, error) {
 		}
 	}
 	return g.splitLinks(of,
-		"give it a larger share, or hold nothing out; sources with one or two links have none to spare")
+		"give it a larger share, or set %v to whole to hold nothing out; sources with one or two links have none "+
+			"to spare", hint.Setting("split"))
 }
 
 // SplitLinksByDate divides the links by their times: train is what comes before the date validation, test starts with
@@ -85,8 +88,8 @@ func (g *Graph) SplitLinksByDate(validation, test time.Time) (*Split, error) {
 			of[k] = Validation
 		}
 	}
-	return g.splitLinks(of, fmt.Sprintf("choose dates between %s and %s", day(time.Unix(oldest, 0)),
-		day(time.Unix(newest, 0))))
+	return g.splitLinks(of, "choose dates between %s and %s", day(time.Unix(oldest, 0)),
+		day(time.Unix(newest, 0)))
 }
 
 // SplitLinksAtRandom draws the subset of every link by its share. The zero Shares mean DefaultShares.
@@ -108,7 +111,7 @@ func (g *Graph) SplitLinksAtRandom(s Shares, src rand.Source) (*Split, error) {
 }
 
 // splitLinks makes a split of the subset of every link, by its place in the table of links.
-func (g *Graph) splitLinks(of []Subset, hint string) (*Split, error) {
+func (g *Graph) splitLinks(of []Subset, fix string, args ...any) (*Split, error) {
 	s := &Split{links: &linkSplit{whole: g}}
 	for p := range Subset(subsets) {
 		s.links.graphs[p] = g.WithLinks(func(i int32, place int) bool { return of[g.out.start[i]+int64(place)] == p })
@@ -122,7 +125,8 @@ func (g *Graph) splitLinks(of []Subset, hint string) (*Split, error) {
 		}
 		s.Report.Nodes[p], s.Report.Links[p] = len(s.links.sources[p]), s.links.graphs[p].LinkCount()
 		if s.Report.Links[p] == 0 && p != Validation {
-			return nil, fmt.Errorf("%w: no link of %d is left for %v; %s", ErrEmptySubset, len(of), p, hint)
+			return nil, hint.Wrap(fmt.Errorf("%w: no link of %d is left for %v", ErrEmptySubset, len(of), p), fix,
+				args...)
 		}
 	}
 	return s, nil

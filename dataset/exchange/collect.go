@@ -565,6 +565,12 @@ func (c *collector) Vector(node int32, vector []float32, at Place) error {
 
 func (c *collector) Reject(at Place, reason error, record []byte) error {
 	if !c.options.Lenient {
+		switch fix, settings := hint.Of(reason); {
+		case fix == "":
+			reason = hint.Wrap(reason, "set %v to skip such records", hint.Setting("lenient"))
+		case !slices.Contains(settings, "lenient"):
+			reason = hint.Wrap(reason, "or set %v to skip such records", hint.Setting("lenient"))
+		}
 		return &Error{at, reason}
 	}
 	c.report.Rejected++

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"unseen/graph"
 	"unseen/hint"
@@ -16,6 +17,7 @@ type role struct {
 	name  string
 	known []string
 	flag  string // that names the column; empty means name
+	ask   bool   // whether to say that no column looks like it: under an unusual name it should not be missed
 }
 
 // flagName is the flag that names the column.
@@ -40,11 +42,11 @@ var (
 		{name: "id", known: []string{"id", "node_id", "nodeid", "node", "paper_id", "paperid", "key", "doi", "name"}},
 		{name: "field", known: []string{"field", "category", "subject", "discipline", "section", "class", "community",
 			"topic",
-			"label", "venue"}},
+			"label", "venue"}, ask: true},
 		{name: "title", known: []string{"title", "name", "label", "display_name", "headline"}},
 		{name: "text", known: []string{"text", "abstract", "description", "summary", "body", "content"}},
 		{name: "time", known: []string{"time", "date", "published", "publication_date", "created", "timestamp", "year",
-			"publication_year"}},
+			"publication_year"}, ask: true},
 		{name: "role", known: []string{"role"}},
 	}
 	linkRoles = []role{
@@ -106,7 +108,7 @@ func columns(o *Options, at Place, header []string, roles []role, needed ...stri
 	names:
 		for _, name := range r.known {
 			for c, h := range header {
-				if !taken[c] && strings.EqualFold(strings.TrimSpace(h), name) {
+				if !taken[c] && plainName(h) == plainName(name) {
 					found[k], taken[c] = c, true
 					break names
 				}
@@ -122,12 +124,22 @@ func columns(o *Options, at Place, header []string, roles []role, needed ...stri
 	return found, nil
 }
 
+// plainName is a name of a column without what spellings differ in: user_id, userId and "User ID" are one.
+func plainName(name string) string {
+	return strings.ToLower(strings.Map(func(r rune) rune {
+		if r == '_' || r == '-' || unicode.IsSpace(r) {
+			return -1
+		}
+		return r
+	}, name))
+}
+
 // kindNames are columns of interactions that say what a person did: looked, clicked, bought.
 var kindNames = []string{"event", "event_type", "eventtype", "action", "behavior", "behavior_type", "behaviour",
 	"interaction_type"}
 
-// noteGuesses reports which columns were chosen by their names, whether there is none for the field, and whether rows
-// are of several kinds.
+// noteGuesses reports which columns were chosen by their names, which roles have none that should not be missed, and
+// whether rows are of several kinds.
 func noteGuesses(s Sink, o *Options, path string, header []string, roles []role, found []int) {
 	var parts []string
 	for k, r := range roles {
@@ -144,20 +156,16 @@ func noteGuesses(s Sink, o *Options, path string, header []string, roles []role,
 			s.Note("%s: `%s` is not used: every row counts as a click. Leave out the rows that should not.", path, name)
 		}
 	}
-	// Exposure is learned by field, so a field under an unusual name should not be missed.
+	var left []string
+	for c, name := range header {
+		if !slices.Contains(found, c) {
+			left = append(left, name)
+		}
+	}
 	for k, r := range roles {
-		if r.name != "field" || found[k] >= 0 || o.Given(r.flagName()) {
-			continue
-		}
-		var left []string
-		for c, name := range header {
-			if !slices.Contains(found, c) {
-				left = append(left, name)
-			}
-		}
-		if len(left) > 0 {
-			s.Note("%s: no column looks like the field; unused columns: %s. If one is the field, set %v to its name.",
-				path, list(left), r.setting())
+		if r.ask && len(left) > 0 && found[k] < 0 && !o.Given(r.flagName()) {
+			s.Note("%s: no column looks like the %s; unused columns: %s. If one is the %s, set %v to its name.",
+				path, r.name, list(left), r.name, r.setting())
 		}
 	}
 }

@@ -78,18 +78,21 @@ var (
 		"song_id",
 		"track_id", "book_id", "isbn", "sku", "asin", "parent_asin", "news_id", "content_id"}
 	momentNames = []string{"timestamp", "time", "datetime", "date", "ts", "created_at", "event_time", "clicked_at",
-		"shown_at"}
+		"shown_at", "viewed_at", "ordered_at", "order_date", "order_time", "purchased_at", "purchase_date",
+		"event_timestamp", "event_date"}
 	interactionRoles = []role{
-		{name: "user", known: personNames}, {name: "item", known: itemNames}, {name: "time", known: momentNames},
+		{name: "user", known: personNames}, {name: "item", known: itemNames},
+		{name: "time", known: momentNames, ask: true},
 		{name: "rating", known: []string{"rating", "stars", "score", "vote"}},
-		{name: "count", known: []string{"count", "clicks", "plays", "play_count", "quantity", "n"}},
+		{name: "count", known: []string{"count", "clicks", "plays", "play_count", "quantity", "qty", "n"}},
 	}
 	showingRoles = []role{
 		{name: "user", known: personNames, flag: "impression-user"},
 		{name: "item", known: itemNames, flag: "impression-item"},
 		{name: "time", known: momentNames, flag: "impression-time"},
 		{name: "position", known: []string{"position", "pos", "rank", "slot", "place"}},
-		{name: "surface", known: []string{"surface", "page", "placement", "channel", "context", "widget"}},
+		{name: "surface", known: []string{"surface", "page", "page_type", "placement", "channel", "context",
+			"widget"}},
 		{name: "probability", known: []string{"probability", "propensity", "prob", "shown"}},
 		{name: "clicked", known: []string{"clicked", "click", "is_click", "linked", "label"}},
 		{name: "exposed", known: []string{"exposed", "seen", "viewed", "impressed"}},
@@ -98,19 +101,21 @@ var (
 		{name: "id", known: append(slices.Clone(itemNames), "id", "key"), flag: "item-id"},
 		{name: "field", known: []string{"field", "category", "class", "genre", "genres", "topic", "department",
 			"section",
-			"subject", "brand"}, flag: "item-field"},
-		{name: "title", known: []string{"title", "name", "movie_title", "headline", "display_name", "product_name"},
+			"subject", "brand"}, flag: "item-field", ask: true},
+		{name: "title", known: []string{"title", "name", "movie_title", "headline", "display_name", "product_name",
+			"product_title", "item_name"},
 			flag: "item-title"},
 		{name: "text", known: []string{"text", "description", "abstract", "summary", "body", "content"},
 			flag: "item-text"},
 		{name: "time", known: []string{"time", "date", "published", "release_date", "created", "created_at",
 			"timestamp",
-			"publication_date", "release_year", "year"}, flag: "item-time"},
+			"publication_date", "release_year", "year", "added", "added_at", "date_added"},
+			flag: "item-time", ask: true},
 	}
 	userRoles = []role{
 		{name: "id", known: append(slices.Clone(personNames), "id", "key"), flag: "user-id"},
 		{name: "field", known: []string{"field", "segment", "group", "cluster", "country", "region", "occupation",
-			"category", "gender"}, flag: "user-field"},
+			"category", "gender"}, flag: "user-field", ask: true},
 		{name: "title", known: []string{"title", "name", "display_name"}, flag: "user-title"},
 		{name: "text", known: []string{"text", "description", "about", "bio"}, flag: "user-text"},
 		{name: "time", known: []string{"time", "date", "joined", "signup_date", "created", "created_at", "timestamp"},

@@ -184,6 +184,8 @@ func TestInteractionFormats(t *testing.T) {
 		"named": {map[string]string{"clicks.csv": "a;b;c;user;item\n1;anna;book;x;1700000050\n" +
 			"1;bob;lamp;y;1700000300\n1;bob;sofa;z;\n"},
 			map[string]string{"user": "b", "item": "c", "time": "item"}, links},
+		"spellings": {map[string]string{"clicks.csv": "User ID,item-id,orderedAt\nanna,book,1700000050\n" +
+			"bob,lamp,1700000300\nbob,sofa,\n"}, nil, links},
 		"no header": {map[string]string{"clicks.csv": "anna,book,1700000050\nbob,lamp,1700000300\nbob,sofa,\n"},
 			map[string]string{"no-header": "true", "user": "1", "item": "2", "time": "3"}, links},
 		"parquet": {nil, map[string]string{"clicks": table, "time": "when"},
@@ -242,6 +244,8 @@ func TestOddInteractions(t *testing.T) {
 			"impressions.csv": "user,item\nb,y\nc,y\n"}, nil, 1, 3, 2, "2 people have no link"},
 		"an item without a click": {map[string]string{"clicks.csv": "user,item\na,x\n", "items.csv": "id\nz\nx\n"}, nil,
 			1, 1, 2, "1 item has no link"},
+		"a time that is missed": {map[string]string{"clicks.csv": "user,item,wann\na,x,2024\n"}, nil, 1, 1, 1,
+			"no column looks like the time; unused columns: wann."},
 		"a pair without a rating": {map[string]string{"clicks.csv": "user,item,rating\na,x,5\na,y,3\nb,x,\n"}, nil, 1,
 			2, 2, "1 pair has no rating: shown, and no link"},
 		"impressions that hold none": {map[string]string{"clicks.csv": "user,item\na,x\nb,x\n",
@@ -268,7 +272,7 @@ func TestOddInteractions(t *testing.T) {
 		"empty":        {map[string]string{"clicks.csv": "user,item\n"}, nil, ErrFormat, "no clicks"},
 		"no such file": {nil, map[string]string{"clicks": "FOLDER/x.csv"}, os.ErrNotExist, "x.csv"},
 		"no person": {map[string]string{"clicks.csv": "user,item\n,x\n"}, nil, ErrFormat,
-			"line 2: bad record: the user is empty"},
+			"line 2: bad record: the user is empty; give every row a person and an item; or set lenient to skip such"},
 		"no column": {map[string]string{"clicks.csv": "who,what\na,x\n"}, nil, ErrUsage, "looks like the user"},
 		"no key":    {map[string]string{"clicks.jsonl": `{"user": "a"}`}, nil, ErrUsage, "looks like the item"},
 		"no such column": {map[string]string{"clicks.csv": "user,item\na,x\n"}, map[string]string{"rating": "r"},

@@ -68,25 +68,23 @@ func (r *release) try(ctx context.Context, out, work string) error {
 	if runtime.GOOS != "linux" {
 		return nil
 	}
+	return r.tryImage(ctx, filepath.Join(out, r.product(runtime.GOOS, runtime.GOARCH)+".oci.tar"), work, "")
+}
+
+// tryImage loads an image into a store of its own and runs it: the program says its version, and may write its volume
+// as a user who is not root. The image of another processor is run by an emulator, for which the image gets the
+// libraries of this machine.
+func (r *release) tryImage(ctx context.Context, archive, work, emulator string) error {
 	podman, err := exec.LookPath("podman")
 	if err != nil {
 		r.progress("there is no podman here; the image was not run")
 		return nil
 	}
-	images, err := filepath.Glob(filepath.Join(out, "*.oci.tar"))
-	if err != nil || len(images) != 1 {
-		return fmt.Errorf("%d images, %w", len(images), err)
+	arch := runtime.GOARCH
+	if emulator != "" {
+		arch = "arm64"
 	}
-	if err := r.tryImage(ctx, podman, images[0], filepath.Join(work, "containers")); err != nil {
-		return err
-	}
-	fmt.Println("the image runs, and not as root")
-	return nil
-}
-
-// tryImage loads an image into a store of its own and runs it: the program says its version, and may write its volume
-// as a user who is not root.
-func (r *release) tryImage(ctx context.Context, podman, archive, store string) error {
+	store := filepath.Join(work, arch) // podman takes no long names
 	ours := []string{"--root", filepath.Join(store, "root"), "--runroot", filepath.Join(store, "run"),
 		"--storage-driver", "vfs"}
 	for _, name := range []string{"runc", "crun"} { // crun refuses machines with two kinds of control groups
@@ -100,7 +98,18 @@ func (r *release) tryImage(ctx context.Context, podman, archive, store string) e
 		return fmt.Errorf("podman load: %w\n%s", err, text)
 	}
 	started := append(slices.Clone(ours), "run", "--rm", "--network", "host", "--cap-drop", "all", "--ulimit",
-		"nofile=1024:1024", "--ulimit", "nproc=1000:1000", r.image(runtime.GOARCH).name())
+		"nofile=1024:1024", "--ulimit", "nproc=1000:1000")
+	if emulator == "" {
+		started = append(started, r.image(arch).name())
+	} else {
+		for _, folder := range []string{"/lib", "/lib64", "/usr/lib"} {
+			if _, err := os.Stat(folder); err == nil {
+				started = append(started, "--volume", folder+":"+folder+":ro")
+			}
+		}
+		started = append(started, "--volume", emulator+":/emulator:ro", "--entrypoint", "/emulator",
+			r.image(arch).name(), "/usr/bin/unseen")
+	}
 	if err := r.says(exec.CommandContext(ctx, podman, append(slices.Clone(started), "version")...)); err != nil {
 		return err
 	}
@@ -109,7 +118,34 @@ func (r *release) tryImage(ctx context.Context, podman, archive, store string) e
 	if err != nil {
 		return fmt.Errorf("the image cannot write its volume: %w\n%s", err, text)
 	}
+	fmt.Printf("%s runs, and not as root\n", filepath.Base(archive))
 	return nil
+}
+
+// emulate runs what was built for arm64 in an emulator: the wheel's program, and the image.
+func (r *release) emulate(ctx context.Context, out, work string) error {
+	emulator, err := exec.LookPath("qemu-aarch64")
+	if err != nil || runtime.GOOS != "linux" || !slices.Contains(r.platforms, "linux/arm64") {
+		r.progress("there is no qemu-aarch64 here, or nothing for it; the program for linux/arm64 was not run")
+		return nil
+	}
+	raw, err := os.ReadFile(filepath.Join(out, r.wheel("linux/arm64").name()))
+	if err != nil {
+		return err
+	}
+	files, err := unzipped(raw)
+	if err != nil {
+		return err
+	}
+	program := filepath.Join(work, "unseen-arm64")
+	if err := os.WriteFile(program, files["unseen/bin/unseen"], 0o755); err != nil {
+		return err
+	}
+	if err := r.says(exec.CommandContext(ctx, emulator, program, "version")); err != nil {
+		return err
+	}
+	fmt.Println("the wheel for linux/arm64 runs in an emulator")
+	return r.tryImage(ctx, filepath.Join(out, r.product("linux", "arm64")+".oci.tar"), work, emulator)
 }
 
 // says reports whether a program says that it is this release.

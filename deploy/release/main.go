@@ -6,9 +6,11 @@
 //	./release wheels                           the Python wheels alone
 //	./release --platforms linux/amd64          one platform
 //	./release --url https://example.org/0.1.0  install.sh will download from there
-//	./release --check                          builds this machine's platform twice, in two places, compares, and
-//	                                           tries what was built: installs it, and runs the image
-//	./release --check --warm                   the same, faster: both may use packages that were compiled before
+//	./release --check                          builds this machine's platform twice, in two places, compares, tries
+//	                                           what was built (installs it, and runs the image), and builds the
+//	                                           other platforms, of which an emulator runs linux/arm64
+//	./release --check --warm                   the same, faster: packages may have been compiled before, and of the
+//	                                           other platforms there is linux/arm64 alone
 //
 // Times are those of the commit, or SOURCE_DATE_EPOCH; the version is the tag at the commit,
 // otherwise the newest of CHANGELOG.md with the commit. DEBFULLNAME and DEBEMAIL name the
@@ -66,9 +68,9 @@ func run(ctx context.Context, args []string) error {
 	url := flags.String("url", "", "`address` where the files will be, for install.sh (default: the script's folder)")
 	chosen := flags.String("platforms", strings.Join(platforms, ","), "platforms to build for, separated by commas")
 	check := flags.Bool("check", false, "build for this machine twice, in two places and with an empty cache, "+
-		"and compare")
-	warm := flags.Bool("warm", false, "with --check: use the usual cache of compiled packages both times: faster, "+
-		"but it does not\ntest that the compiler itself is deterministic")
+		"compare, and build the rest")
+	warm := flags.Bool("warm", false, "with --check: use the usual cache of compiled packages both times, and build "+
+		"only linux/arm64\nof the rest: faster, but it does not test that the compiler itself is deterministic")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			return nil // the help is printed
@@ -250,12 +252,18 @@ func (r *release) pack(ctx context.Context, root, platform, binary string, share
 	}
 	own := []file{{"unseen" + exe(system), 0o755, program}, {"sbom.cdx.json", 0o644, bill},
 		{"THIRD-PARTY-LICENSES.txt", 0o644, licences}}
-	w := wheel{pythonVersion(r.version), wheelTags[platform], r.time}
-	products[w.name()], err = w.pack(root, append(slices.Clone(own), file{"LICENSE", 0o644, licence}))
-	if err != nil || r.wheels {
+	w := r.wheel(platform)
+	packed, err := w.pack(root, append(slices.Clone(own), file{"LICENSE", 0o644, licence}))
+	if err != nil {
 		return err
 	}
-	name := fmt.Sprintf("unseen_%s_%s_%s", strings.TrimPrefix(r.version, "v"), system, arch)
+	if err := audit(platform, w.name(), packed); err != nil {
+		return err
+	}
+	if products[w.name()] = packed; r.wheels {
+		return nil
+	}
+	name := r.product(system, arch)
 	products[name+".cdx.json"] = bill
 	files := slices.Concat(shared, own)
 	if system == "windows" {
@@ -272,6 +280,11 @@ func (r *release) pack(ctx context.Context, root, platform, binary string, share
 	}
 	products[name+".oci.tar"], err = r.image(arch).pack(files)
 	return err
+}
+
+// product is what archives of a platform are called.
+func (r *release) product(system, arch string) string {
+	return fmt.Sprintf("unseen_%s_%s_%s", strings.TrimPrefix(r.version, "v"), system, arch)
 }
 
 func exe(system string) string {
@@ -469,7 +482,22 @@ func (r *release) checkTwice(ctx context.Context, warm bool) error {
 		return fmt.Errorf("two builds differ:\n%s\n%s", sums[0], sums[1])
 	}
 	fmt.Printf("%sboth builds are identical\n", sums[0])
-	return r.try(ctx, filepath.Join(work, "out", places[0]), work)
+	if err := r.try(ctx, filepath.Join(work, "out", places[0]), work); err != nil {
+		return err
+	}
+	r.platforms = slices.DeleteFunc(slices.Clone(platforms), func(other string) bool {
+		return other == platform || warm && other != "linux/arm64"
+	})
+	if len(r.platforms) == 0 {
+		return nil
+	}
+	r.cache = ""
+	others := filepath.Join(work, "out", "others")
+	if _, err := r.build(ctx, filepath.Join(work, places[0]), others); err != nil {
+		return err
+	}
+	fmt.Printf("%s: archives and wheels are whole\n", strings.Join(r.platforms, ", "))
+	return r.emulate(ctx, others, work)
 }
 
 // changeEnvironment gives this process another home and another time zone. The folders of the Go tool stay.

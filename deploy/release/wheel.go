@@ -34,6 +34,11 @@ type wheel struct {
 	time    time.Time
 }
 
+// wheel is the wheel of this release for a platform.
+func (r *release) wheel(platform string) wheel {
+	return wheel{pythonVersion(r.version), wheelTags[platform], r.time}
+}
+
 // name is the file that pip expects.
 func (w wheel) name() string {
 	return fmt.Sprintf("unseen-%s-py3-none-%s.whl", w.version, strings.Join(w.tags, "."))

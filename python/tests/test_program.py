@@ -36,6 +36,8 @@ def test_hints_name_keywords() -> None:
     e = _errors.from_program("x: bad; set --fields-by or --log", "set --fields-by or --log", 1)
     assert (e.message, e.hint, e.code) == ("x: bad", "set fields_by or log", 1)
     assert _errors.from_program("bad; do this", "", 2).hint == "do this"
+    assert _errors.from_program("-k is 0; give from 1", "", 2).message == "k is 0"
+    assert _errors.in_python("a-k (--log): iconv -f X") == "a-k (log): iconv -f X"
     assert _errors.from_program("bad", "", 2).message == "bad"
 
 

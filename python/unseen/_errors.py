@@ -7,7 +7,7 @@ import re
 _ENCODE = re.compile(r"((?:: )|(?:with ))unseen encode(?: \S+)?")
 _REDUCE = re.compile(r"unseen encode \S+ --encoder (\w+)( --[a-z]+( \d+)?)*")
 _VALUE = re.compile(r"--fields-by (\w+:\d+)")
-_FLAG = re.compile(r"--([a-z][a-z0-9-]*)")
+_FLAG = re.compile(r"(?<![\w-])(?:--(?=[a-z])|-(?=k\b))([a-z0-9-]+)")
 
 # Settings of which the program speaks by the names they have in JSON.
 _SETTINGS = {

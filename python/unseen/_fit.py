@@ -226,7 +226,8 @@ def tables_to(
             raise Error(here.sub(r"\1", e.message), _columns(here.sub(r"\1", e.hint)), e.code) from None
     notes += [_columns(here.sub(r"\1", in_python(text))) for text in [*said, *made["notes"]]]
     if made.get("rejected"):
-        notes.append(f"{made['rejected']} rows were left out; they are in {to}.rejects.csv")
+        left = "1 row was" if made["rejected"] == 1 else f"{made['rejected']:,} rows were"
+        notes.append(f"{left} left out: see {to}.rejects.csv")
 
 
 def _columns(text: str) -> str:
