@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
+	"unseen/encode"
 	"unseen/fit"
 	"unseen/model"
 )
@@ -104,6 +106,23 @@ func (r *Recommender) describe(ctx context.Context, q Query, chosen []drawn, at 
 	return items, nil
 }
 
+// inBoth is what an explanation says of a word that both texts have, after its name.
+const inBoth = "”, in both texts"
+
+// SharedWords are the words of both texts that an explanation names, in its order.
+func (e *Explanation) SharedWords() (words []string) {
+	if e == nil {
+		return nil
+	}
+	if word, is := strings.CutSuffix(e.Message, inBoth); is {
+		words = append(words, strings.TrimPrefix(word, "“"))
+	}
+	for _, child := range e.Children {
+		words = append(words, child.SharedWords()...)
+	}
+	return words
+}
+
 // explain says why an item is there.
 func (r *Recommender) explain(s Source, item Item) (*Explanation, error) {
 	link, err := r.explainLink(s, item)
@@ -162,7 +181,7 @@ func (r *Recommender) explainLink(s Source, item Item) (*Explanation, error) {
 	for k := range w {
 		sum += float64(w[k]) * float64(from[k]) * float64(to[k])
 	}
-	parts, err := r.sharedWords(s, item.Node, w, sum)
+	parts, err := r.words(s, item.Node, w, sum)
 	if err != nil {
 		return nil, err
 	}
@@ -214,9 +233,10 @@ type contribution struct {
 	value float64
 }
 
-// sharedWords are up to five words of both texts that carry most of their score, if the encoder can
-// tell and the vectors are still its own: then its account adds up to the score.
-func (r *Recommender) sharedWords(s Source, target int32, w []float32, score float64) ([]contribution, error) {
+// words are up to five words of both texts that carry most of their score, if the encoder can tell and the vectors are
+// still its own: then its account adds up to the score. Texts that share none are told by the words of each that carry
+// most of it: components bring words together that are used together.
+func (r *Recommender) words(s Source, target int32, w []float32, score float64) ([]contribution, error) {
 	tells, ok := r.encoder.(explainer)
 	if !ok || r.texts == nil {
 		return nil, nil
@@ -238,8 +258,24 @@ func (r *Recommender) sharedWords(s Source, target int32, w []float32, score flo
 	var out []contribution
 	for _, t := range terms.Terms {
 		if t.Shared() && t.Score > 0 && len(out) < 5 {
-			out = append(out, contribution{"“" + t.Name + "”, in both texts", t.Score})
+			out = append(out, contribution{"“" + t.Name + inBoth, t.Score})
 		}
+	}
+	if len(out) > 0 {
+		return out, nil
+	}
+	slices.SortStableFunc(terms.Terms, func(a, b encode.Contribution) int {
+		return cmp.Compare(math.Abs(b.Score), math.Abs(a.Score))
+	})
+	for _, t := range terms.Terms[:min(5, len(terms.Terms))] {
+		where := "”, in the text of the source"
+		switch {
+		case t.Shared():
+			where = inBoth
+		case t.InB:
+			where = "”, in its own text"
+		}
+		out = append(out, contribution{"“" + t.Name + where, t.Score})
 	}
 	return out, nil
 }

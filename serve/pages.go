@@ -9,6 +9,7 @@ import (
 	"embed"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"html/template"
 	"io/fs"
@@ -220,6 +221,9 @@ func (p *site) errorText(r *http.Request, err error) (int, string) {
 
 func (p *site) showError(w http.ResponseWriter, r *http.Request, err error) {
 	status, detail := p.errorText(r, err)
+	if missing, is := errors.AsType[*RequestError](err); is && missing.NotFound && missing.Field == "id" {
+		detail = fmt.Sprintf("There is no node with the id “%v”.", missing.Value)
+	}
 	p.show(w, r, status, "error", map[string]string{"Title": http.StatusText(status), "Detail": detail})
 }
 

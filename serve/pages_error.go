@@ -20,8 +20,12 @@ func (p *site) showProblem(w http.ResponseWriter, r *http.Request, status int, d
 	if status == http.StatusUnauthorized || status == http.StatusForbidden || status == http.StatusMisdirectedRequest {
 		name = "refused" // who has no access learns nothing
 	}
+	detail := sentence(found.Detail)
+	if strings.HasPrefix(found.Detail, "no such path;") && !strings.HasPrefix(r.URL.Path, p.s.at("/api/")) {
+		detail = "There is no such page."
+	}
 	w.Header().Del("Content-Length")
-	p.show(w, r, status, name, map[string]string{"Title": found.Title, "Detail": sentence(found.Detail),
+	p.show(w, r, status, name, map[string]string{"Title": found.Title, "Detail": detail,
 		"Request": requestID(r.Context())})
 }
 

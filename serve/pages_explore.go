@@ -256,6 +256,9 @@ func rankChange(naive, corrected int, other string) badge {
 // explainItem explains the rank of an item in a few sentences.
 func explainItem(item recommend.Item, field string) string {
 	text := fmt.Sprintf("If it is shown, the chance of a link is %s.", percent(item.Link))
+	if words := item.Why.SharedWords(); len(words) > 0 {
+		text += fmt.Sprintf(" Both texts have “%s”.", strings.Join(words[:min(3, len(words))], "”, “"))
+	}
 	switch {
 	case item.Hidden && item.Field != "" && field != "":
 		rank := fmt.Sprintf("its rank would be %d", item.SeenRank)

@@ -145,7 +145,7 @@ func TestPrefixInResponses(t *testing.T) {
 		"/recs/api/v1/nodes/nobody":                      "/recs/api/v1/nodes",
 		"/recs/api/v1/nodes?field=none":                  "/recs/api/v1/model",
 		"/recs/api/v1/bridges/reading?source=a&target=b": "/recs/api/v1/bridges", "/recs/api/v1/nothing": "/recs/docs",
-		"/recs/node/nobody": "/recs/api/v1/nodes",
+		"/recs/node/nobody": "/recs/explore",
 		"/":                 "below /recs/", "/docs": "below /recs/", "/recsandmore": "below /recs/",
 		"/healthz": "below /recs/",
 	} {

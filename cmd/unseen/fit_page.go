@@ -196,7 +196,8 @@ func printSet(b *strings.Builder, set *fit.ClaimSet) {
 	}
 	line(set.MeanLink, set.Propensity, "all of these")
 	if ruledOut > 0 {
-		fmt.Fprintf(b, "  %d other assumptions do not explain the links\n", ruledOut)
+		fmt.Fprintf(b, "  %s not explain the links\n", amount.OneOrMore(ruledOut, "other assumption does",
+			"other assumptions do"))
 	}
 }
 

@@ -428,7 +428,11 @@ func findNode(g *graph.Graph, id string) (int32, error) {
 	if i, ok := g.Index(id); ok {
 		return i, nil
 	}
-	return 0, usagef("no node %q; did you mean %s?", id, strings.Join(nearestIDs(g, id), ", "))
+	names, near := nearestIDs(g, id)
+	if !near {
+		return 0, usagef("no node %q; give an id such as %s", id, strings.Join(names, ", "))
+	}
+	return 0, usagef("no node %q; did you mean %s?", id, strings.Join(names, ", "))
 }
 
 // findSource is findNode for a node to recommend to.
@@ -439,8 +443,8 @@ func findSource(g *graph.Graph, id string) (int32, error) {
 	return findNode(g, id)
 }
 
-// nearestIDs are the ids, or the nodes with titles, most like a word that is no id.
-func nearestIDs(g *graph.Graph, id string) []string {
+// nearestIDs are the ids, or the nodes with titles, most like a word that is no id, and whether they are like it.
+func nearestIDs(g *graph.Graph, id string) (names []string, alike bool) {
 	type near struct {
 		name     string
 		distance int
@@ -452,6 +456,9 @@ func nearestIDs(g *graph.Graph, id string) []string {
 		distance := 1000
 		if abs(len(name)-len(id)) <= 3 && len(id) <= 64 {
 			distance = edits(strings.ToLower(name), word)
+		}
+		if len(word) > 3 && strings.Contains(strings.ToLower(name), word) {
+			distance = 1
 		}
 		if title := strings.ToLower(g.Title(i)); len(word) > 3 && strings.Contains(title, word) {
 			distance, name = min(distance, 1), fmt.Sprintf("%s (%s)", name, short(g.Title(i), 40))
@@ -466,11 +473,10 @@ func nearestIDs(g *graph.Graph, id string) []string {
 			found = found[:min(3, len(found))]
 		}
 	}
-	names := make([]string, len(found))
-	for k, f := range found {
-		names[k] = f.name
+	for _, f := range found {
+		names = append(names, f.name)
 	}
-	return names
+	return names, len(found) > 0 && found[0].distance < len(id)
 }
 
 func abs(x int) int { return max(x, -x) }

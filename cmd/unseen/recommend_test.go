@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"unseen/graph"
 	"unseen/internal/racetest"
 	"unseen/recommend"
 )
@@ -227,6 +228,29 @@ func TestRecommendAll(t *testing.T) {
 	}
 }
 
+// Who leaves out the beginning of an id is shown the ids that end so.
+func TestNearestIDs(t *testing.T) {
+	t.Parallel()
+	var b graph.Builder
+	for _, id := range []string{"10.1000/a0001", "10.1000/a0002", "10.1000/a0003", "10.1000/b0004"} {
+		if _, err := b.AddNode(graph.Node{ID: id}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g, _, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for id, want := range map[string]string{"B0004": "10.1000/b0004", "10.1000/a003": "10.1000/a0003"} {
+		if names, alike := nearestIDs(g, id); !alike || names[0] != want {
+			t.Errorf("%s: %v, %t; want %s first", id, names, alike, want)
+		}
+	}
+	if names, alike := nearestIDs(g, "nobody"); alike || len(names) != 3 {
+		t.Errorf("of nobody: %v, %t", names, alike)
+	}
+}
+
 func TestRecommendRefuses(t *testing.T) {
 	t.Parallel()
 	dir, bayes, _ := fitted(t)
@@ -235,6 +259,7 @@ func TestRecommendRefuses(t *testing.T) {
 		{dir + " p1 --naive " + bayes + "x", "no such file"},
 		{other + " p1", "was fitted to another"},
 		{dir + " p400000", "did you mean"},
+		{dir + " 人人人人人人人人", "give an id such as p"},
 		{dir, "no source"},
 		{dir + " p1 --all -o x", "give one"},
 		{dir + " p1 -k 0", "-k is 0"},

@@ -51,10 +51,9 @@ var (
 	}
 	linkRoles = []role{
 		{name: "source", known: []string{"source", "src", "from", "citing", "citing_id", "from_id", "source_id",
-			"start", "u"}},
+			"citing_paper", "citing_paper_id", "citing_doi", "start", "u"}},
 		{name: "target", known: []string{"target", "dst", "to", "cited", "cited_id", "to_id", "target_id",
-			"destination", "end",
-			"v"}},
+			"cited_paper", "cited_paper_id", "cited_doi", "destination", "end", "v"}},
 		{name: "time", known: []string{"time", "timestamp"}, flag: "link-time"},
 	}
 	exposureRoles = []role{

@@ -87,7 +87,7 @@ func TestFormats(t *testing.T) {
 		{"names that are guessed, a mark, tabs", "csv",
 			map[string]string{"nodes.tsv": "\ufeffKey\tSubject\tname\tAbstract\tyear\n" +
 				"00003\toptics\tLight\t\"On\nlight.\"\t1999.0\n00005\t\t\"Waves, \"\"big\"\"\"\tx\t\n",
-				"edges.tsv": "citing\tcited\r\n00005\t00003\r\n"}, Options{}, whole},
+				"edges.tsv": "citing_paper\tCited DOI\r\n00005\t00003\r\n"}, Options{}, whole},
 		{"columns named by flags", "csv",
 			map[string]string{"nodes.csv": "a;b;c;d;e;id\n" +
 				"1999-01-01T00:00:00Z;\"On\nlight.\";Light;optics;00003;zero\n" +

@@ -23,7 +23,9 @@ if (graph?.links?.length) {
 					label: {position: side(place(k))},
 				})),
 				itemStyle: {color: colour('s1'), borderColor: colour('paper'), borderWidth: 2, opacity: 1},
-				label: {show: true, color: colour('text'), fontSize: narrow ? 11 : 13.5, distance: 6},
+				// Arrows run below names, and on a phone neighbours have room for one word each.
+				label: {show: true, color: colour('text'), textBorderColor: colour('paper'), textBorderWidth: 3, fontSize: narrow ? 11 : 13.5, distance: 6,
+					formatter: ({name}) => narrow ? name.replaceAll(' ', '\n') : name},
 				links: graph.links.map(l => ({
 					...l, lineStyle: {width: 1 + 7 * l.gap / most, curveness: .18, color: colour(l.sure ? 's2' : 'axis'), opacity: l.sure ? .75 : .6, type: l.sure ? 'solid' : 'dashed'},
 				})),
