@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import io
 import json
 import os
 import signal
@@ -66,7 +68,7 @@ def test_progress_is_a_bar(shop: dict[str, Path]) -> None:
         def reset(self, total: int | None) -> None:
             self.total = total
 
-        def set_description(self, text: str, refresh: bool) -> None:
+        def set_description_str(self, text: str, refresh: bool) -> None:
             self.phases.append(text)
 
         def set_postfix(self, values: dict[str, str], refresh: bool) -> None: ...
@@ -85,6 +87,16 @@ def test_progress_is_a_bar(shop: dict[str, Path]) -> None:
         bar.show(event)
     assert made[0].phases == ["a", "b"]
     assert (made[0].n, made[0].total, made[0].closed) == (2, 3, True)
+
+
+def test_bar_of_tqdm() -> None:
+    """The words of tqdm itself, also of work whose end is unknown."""
+    tqdm, printed = pytest.importorskip("tqdm").tqdm, io.StringIO()
+    bar = _program._Bar(functools.partial(tqdm, file=printed, mininterval=0), delay=0)
+    for event in ({"phase": "drawing pairs", "done": 1, "of": 4}, {"phase": "judging it", "done": 0}, {}):
+        bar.show(event)
+    assert "drawing pairs:  25%" in printed.getvalue()
+    assert "judging it: 0it" in printed.getvalue()
 
 
 INTERRUPTED = """

@@ -200,7 +200,7 @@ class _Bar:
         bar: Any = self._bar
         if event["phase"] != self._phase:
             self._phase = event["phase"]
-            bar.set_description(self._phase, refresh=False)
+            bar.set_description_str(self._phase, refresh=False)
             bar.reset(total or float("inf"))  # which is no total
         bar.n, bar.total = event.get("done", 0), total
         values = {k: f"{v:.4g}" for k, v in (event.get("values") or {}).items() if k in ("loss", "validation")}
