@@ -165,6 +165,59 @@ func TestPlaceMoves(t *testing.T) {
 	}
 }
 
+// The logarithm of a rate of few clicks is right on average, and its error as large as is said.
+func TestRatesOfFewClicks(t *testing.T) {
+	t.Parallel()
+	const draws, showings, rate = 20_000, 1000, .006
+	rng := rand.New(rand.NewPCG(1, 2))
+	var mean, square, said float64
+	for range draws {
+		few := tallies{make([]float64, bands), make([]float64, bands), make([]float64, bands)}
+		few.clicks[0], few.wanted[0], few.squares[0] = 4e6*rate, 1e6, 4e6*rate
+		few.wanted[3] = showings
+		for range showings {
+			if rng.Float64() < rate {
+				few.clicks[3]++
+				few.squares[3]++
+			}
+		}
+		x := math.Log(few.rates()[3] / rate)
+		mean, square, said = mean+x/draws, square+x*x/draws, said+math.Pow(few.errors()[3], 2)/draws
+	}
+	if math.Abs(mean) > .03 || math.Abs(said/(square-mean*mean)-1) > .15 {
+		t.Errorf("six clicks: the logarithm is %.3f off on average, with a variance of %.3f; %.3f is said", mean,
+			square-mean*mean, said)
+	}
+}
+
+// What sources moved adds up to the errors, also of few clicks.
+func TestMovesAndErrors(t *testing.T) {
+	t.Parallel()
+	reader := NewReader(Windows{}, noon)
+	for i := range 800 {
+		place, clicked := 1+i%2*3, i < 120
+		if place == 4 {
+			clicked = i < 12
+		}
+		e := Occurrence{Act: Shown, Source: int32(i), Target: 1000, List: fmt.Sprint(i), Place: place, Placed: .25}
+		if reader.Add(e); clicked {
+			e.Act = Clicked
+			reader.Add(e)
+		}
+	}
+	log := reader.Log()
+	s := log.Estimate(log.AllWanted(), nil).Surface("")
+	moves, band := log.Moves(s), bandOf(4)
+	var square float64
+	for _, source := range moves.Sources {
+		square += math.Pow(moves.Move(source, []float64{0, 0, 0, 1}), 2)
+	}
+	want := s.Errors[0]*s.Errors[0]*(1-60./400) + s.Errors[band]*s.Errors[band]*(1-6./400) // of shares, not of counts
+	if math.Abs(square/want-1) > .03 {
+		t.Errorf("θ of place 4 was moved by a variance of %.4f, and its errors have %.4f", square, want)
+	}
+}
+
 // What is given stays.
 func TestGiven(t *testing.T) {
 	t.Parallel()

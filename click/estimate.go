@@ -368,7 +368,11 @@ func (l *Log) Moves(s *Surface) *PlaceMoves {
 		rate[c] = all.clicks[c] / math.Max(all.wanted[c], 1e-300)
 	}
 	t, belief := all.of(k*bands, (k+1)*bands), l.believe(wanted, rate, asPlaced)
-	one, smooth, first := t.weight(), t.rates(), t.first()
+	added, smooth, first := t.added(), t.rates(), t.first()
+	var wider [bands]float64 // by what is added, as in errors
+	for b := range wider {
+		wider[b] = math.Sqrt(1 + added*t.weight()/math.Max(t.squares[b], t.weight()*t.weight()))
+	}
 	m := &PlaceMoves{moves: map[int32]*[bands]float64{}}
 	for n := range l.showings {
 		s := &l.showings[n]
@@ -385,7 +389,7 @@ func (l *Log) Moves(s *Surface) *PlaceMoves {
 		if acted(s) {
 			move += w
 		}
-		m.moves[source][b] += move / (t.clicks[b] + one)
+		m.moves[source][b] += wider[b] * move / (t.clicks[b] + added)
 	}
 	slices.Sort(m.Sources)
 	for _, by := range m.moves { // the first band is what the others are compared with
@@ -417,8 +421,8 @@ func (t tallies) of(from, to int) tallies {
 	return tallies{t.clicks[from:to], t.wanted[from:to], t.squares[from:to]}
 }
 
-// theta compares the bands of a surface with the first that was shown. A band with few clicks is drawn to the mean by a
-// click's worth.
+// theta compares the bands of a surface with the first that was shown. A band with few clicks is drawn to the mean by
+// half a click's worth.
 func (t tallies) theta() []float64 {
 	theta, first := t.rates(), t.first()
 	from := theta[first]
@@ -432,17 +436,21 @@ func (t tallies) theta() []float64 {
 
 // rates are those of clicks by band.
 func (t tallies) rates() []float64 {
-	one := t.weight()
+	one, added := t.weight(), t.added()
 	var clicks, wanted float64
 	for b := range t.clicks {
 		clicks, wanted = clicks+t.clicks[b], wanted+t.wanted[b]
 	}
 	mean, rates := math.Max(clicks, .5*one)/math.Max(wanted, one), make([]float64, bands)
 	for b := range rates {
-		rates[b] = (t.clicks[b] + one) / (t.wanted[b] + one/mean)
+		rates[b] = (t.clicks[b] + added) / (t.wanted[b] + added/mean)
 	}
 	return rates
 }
+
+// added is what is added to the clicks of a band: half a one, as the logarithm of a count and a half is nearly right on
+// average, and that of a count and one too high.
+func (t tallies) added() float64 { return .5 * t.weight() }
 
 // first is the band that the others are compared with.
 func (t tallies) first() (b int) {
@@ -465,11 +473,11 @@ func (t tallies) weight() float64 {
 }
 
 // errors are the standard errors of the logarithms of theta's rates: of clicks that are counted by their weights, with
-// the click that is added.
+// what is added to them.
 func (t tallies) errors() []float64 {
-	one, out := t.weight(), make([]float64, bands)
+	added, out := t.added(), make([]float64, bands)
 	for b := range out {
-		out[b] = math.Sqrt(t.squares[b]+one*one) / (t.clicks[b] + one)
+		out[b] = math.Sqrt(t.squares[b]+added*t.weight()) / (t.clicks[b] + added)
 	}
 	return out
 }

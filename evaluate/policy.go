@@ -3,6 +3,7 @@ package evaluate
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"gonum.org/v1/gonum/stat/distuv"
 
@@ -92,7 +93,8 @@ type PolicyEstimate struct {
 // Student's with 2G/(κ−1) degrees of freedom, κ being the kurtosis of the G contexts' influences: as many as s² has
 // when they are not normal. Where it was learned how often readers look at places, by the same contexts or by others, a
 // context's influence includes how it moved that. It enters by r alone: what a model expects has the same mean in D as
-// in w·c·q, however places are looked at.
+// in w·c·q, however places are looked at. What it adds to s is an error of logarithms, and so more of it is above the
+// value than below: the two parts are joined as distances are, on each side (Zou and Donner, 2008).
 type PolicyValue struct {
 	Estimates  []PolicyEstimate `json:"estimates,omitempty" doc:"none where the log cannot say"`
 	Logged     risk.Interval    `json:"logged" doc:"mean outcome of an item that was shown"`
@@ -425,28 +427,44 @@ func (q quotient) standardError() float64 {
 	return math.Sqrt(g / (g - 1) * squares.Value())
 }
 
-// interval returns the score interval of a share; see PolicyValue. Where the value is no share, as that of DR need
-// not be, it is the usual one.
+// interval returns the score interval of a share, with what places add to it; see PolicyValue. Where the value is no
+// share, as that of DR need not be, it is the usual one.
 func (q quotient) interval() risk.Interval {
 	const level = .95
 	v, s := q.value(), q.standardError()
 	if !(s > 0) {
 		return risk.Interval{Estimate: v, Lower: v, Upper: v, Level: level}
 	}
-	x := distuv.StudentsT{Sigma: 1, Nu: q.degrees()}.Quantile((1 + level) / 2)
+	x := quantile(q.influences(), level)
 	if v <= 0 || v >= 1 {
 		return risk.Interval{Estimate: v, Lower: v - x*s, Upper: v + x*s, Level: level, StandardError: s}
+	}
+	known := min(quotient{q.above, q.below, nil}.standardError(), s)
+	lower, upper := score(v, known, x)
+	places := x * math.Sqrt(s*s-known*known) / v
+	lower = v - math.Hypot(v-lower, v*-math.Expm1(-places))
+	upper = v + math.Hypot(upper-v, v*math.Expm1(places))
+	return risk.Interval{Estimate: v, Lower: max(lower, 0), Upper: min(upper, 1), Level: level, StandardError: s}
+}
+
+// score returns the score interval of a share v with a standard error and a quantile.
+func score(v, s, x float64) (lower, upper float64) {
+	if s == 0 {
+		return v, v
 	}
 	trials := v * (1 - v) / (s * s)
 	centre := (v + x*x/(2*trials)) / (1 + x*x/trials)
 	half := x / (1 + x*x/trials) * math.Sqrt(v*(1-v)/trials+x*x/(4*trials*trials))
-	return risk.Interval{Estimate: v, Lower: max(centre-half, 0), Upper: min(centre+half, 1), Level: level,
-		StandardError: s}
+	return centre - half, centre + half
 }
 
-// degrees are the degrees of freedom of the squared standard error.
-func (q quotient) degrees() float64 {
-	influences := q.influences()
+// quantile is how many standard errors an interval reaches to each side.
+func quantile(influences []float64, level float64) float64 {
+	return distuv.StudentsT{Sigma: 1, Nu: degrees(influences)}.Quantile((1 + level) / 2)
+}
+
+// degrees are the degrees of freedom of the squared standard error of a sum of influences.
+func degrees(influences []float64) float64 {
 	heaviest := 0.
 	for _, d := range influences {
 		heaviest = max(heaviest, math.Abs(d))
@@ -463,24 +481,30 @@ func (q quotient) degrees() float64 {
 }
 
 // less is the difference of two quotients over the same contexts, from the intervals of both and their correlation
-// (Zou and Donner, 2008).
+// (Zou and Donner, 2008). What both have in common goes, and with it most of what is near to normal: so the interval is
+// wider by as much as the quantile of the difference's own influences is above that of the first.
 func (q quotient) less(other quotient) risk.Interval {
 	a, b := q.interval(), other.interval()
 	var product, first, second float64
 	mine, theirs := q.influences(), other.influences()
+	apart := make([]float64, len(mine))
 	for k, x := range mine {
 		product += x * theirs[k]
 		first += x * x
 		second += theirs[k] * theirs[k]
+		apart[k] = x - theirs[k]
 	}
-	correlation := 0.
+	correlation, wider := 0., 1.
 	if first > 0 && second > 0 {
 		correlation = product / math.Sqrt(first*second)
 	}
+	if slices.ContainsFunc(apart, func(x float64) bool { return x != 0 }) && first > 0 {
+		wider = max(quantile(apart, a.Level)/quantile(mine, a.Level), 1)
+	}
 	distance := func(x, y float64) float64 { return math.Sqrt(max(x*x+y*y-2*correlation*x*y, 0)) }
 	d := a.Estimate - b.Estimate
-	return risk.Interval{Estimate: d, Lower: d - distance(a.Estimate-a.Lower, b.Upper-b.Estimate),
-		Upper: d + distance(a.Upper-a.Estimate, b.Estimate-b.Lower), Level: a.Level,
+	return risk.Interval{Estimate: d, Lower: d - wider*distance(a.Estimate-a.Lower, b.Upper-b.Estimate),
+		Upper: d + wider*distance(a.Upper-a.Estimate, b.Estimate-b.Lower), Level: a.Level,
 		StandardError: distance(a.StandardError, b.StandardError)}
 }
 

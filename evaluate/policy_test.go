@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+
+	"gonum.org/v1/gonum/stat/distuv"
 )
 
 // Estimates and the effective number of contexts against sums by hand: two contexts, the second with two lists.
@@ -68,12 +70,12 @@ func TestPolicyIntervalIsWilsons(t *testing.T) {
 			t.Errorf("%v is %v standard errors away, want %v", end, z, x)
 		}
 	}
-	if got.Estimate != .5 || q.degrees() != 999 {
-		t.Errorf("%+v with %v degrees of freedom", got, q.degrees())
+	if got.Estimate != .5 || degrees(q.influences()) != 999 {
+		t.Errorf("%+v with %v degrees of freedom", got, degrees(q.influences()))
 	}
 	above[0] = 50 // one context that weighs much leaves few degrees of freedom
 	below[0] = 50
-	if d := q.degrees(); d > 10 {
+	if d := degrees(q.influences()); d > 10 {
 		t.Errorf("%v degrees of freedom with a context of weight 50", d)
 	}
 }
@@ -214,5 +216,64 @@ func TestValuePolicyRareOutcomes(t *testing.T) {
 		if (v.Reason == "") != says || !says && !strings.Contains(v.Reason, "as 10 outcomes would, and it takes 20") {
 			t.Errorf("%d outcomes: %+v", outcomes, v)
 		}
+	}
+}
+
+// What was learned of places is an error of logarithms, so that it reaches further up than down; and with it alone the
+// interval is that of a logarithm.
+func TestPolicyIntervalOfPlaces(t *testing.T) {
+	t.Parallel()
+	const contexts, v = 400, .3
+	q := quotient{above: make([]float64, contexts), below: make([]float64, contexts), moved: make([]float64, contexts)}
+	for k := range q.below {
+		q.above[k], q.below[k] = v, 1 // no outcome differs: all that is not known is of places
+		q.moved[k] = 2 * float64(k%2*2-1)
+	}
+	got := q.interval()
+	s := q.standardError()
+	x := distuv.StudentsT{Sigma: 1, Nu: contexts - 1}.Quantile(.975) // of influences of a kurtosis of 1
+	if lower, upper := v*math.Exp(-x*s/v), v*math.Exp(x*s/v); math.Abs(got.Lower-lower) > 1e-9 ||
+		math.Abs(got.Upper-upper) > 1e-9 || math.Abs(got.StandardError-s) > 1e-12 {
+		t.Errorf("from %v to %v; the logarithm's is from %v to %v", got.Lower, got.Upper, lower, upper)
+	}
+	for k := range q.above {
+		q.above[k] = float64(k % 10 / 7) // three in ten
+	}
+	both, outcomes := q.interval(), quotient{q.above, q.below, nil}.interval()
+	if !(both.Lower < outcomes.Lower && both.Upper > outcomes.Upper && both.Upper-both.Estimate >
+		both.Estimate-both.Lower && both.Lower < got.Lower && both.Upper > got.Upper) {
+		t.Errorf("with places %+v; of outcomes alone %+v, of places alone %+v", both, outcomes, got)
+	}
+}
+
+// A difference is of what two quotients do not share: where a few contexts make all of it, its interval is that of so
+// few, however many the quotients are of.
+func TestPolicyDifferenceOfFew(t *testing.T) {
+	t.Parallel()
+	const contexts = 1000
+	shared := func() quotient {
+		q := quotient{above: make([]float64, contexts), below: make([]float64, contexts)}
+		for k := range q.above {
+			q.above[k], q.below[k] = float64(k%4/3), 1
+		}
+		return q
+	}
+	a, b := shared(), shared()
+	for k := range 12 { // of which a has an outcome, and b none
+		a.above[80*k] = 1
+	}
+	d := a.less(b)
+	apart := make([]float64, contexts)
+	for k, x := range a.influences() {
+		apart[k] = x - b.influences()[k]
+	}
+	want := quantile(apart, .95) * d.StandardError // which is nearly symmetric
+	if got := (d.Upper - d.Lower) / 2; math.Abs(got/want-1) > .05 || quantile(apart, .95) < 2.05 ||
+		quantile(a.influences(), .95) > 1.97 {
+		t.Errorf("half as wide as %v; %v by the quantile %v of the difference, where that of the first is %v", got,
+			want, quantile(apart, .95), quantile(a.influences(), .95))
+	}
+	if same := a.less(a); math.Max(-same.Lower, same.Upper) > .01*a.interval().Upper {
+		t.Errorf("a quotient less itself is from %v to %v", same.Lower, same.Upper)
 	}
 }

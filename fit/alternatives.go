@@ -151,8 +151,11 @@ func (f *alternativeFit) against(other *alternativeFit) (difference, se float64,
 	}
 	_, se = meanAndError(differences)
 	se *= float64(len(differences))
-	return difference, se, f == other || difference >= -math.Max(2, 1.96*se)
+	return difference, se, f == other || difference >= -leeway(se)
 }
+
+// leeway is by how much a cross-fitted log-likelihood may be below another, given the standard error of the difference.
+func leeway(se float64) float64 { return math.Max(2, 1.96*se) }
 
 // measure is a number and its standard error.
 type measure struct{ value, err float64 }

@@ -166,7 +166,7 @@ func (r *Result) reference() int {
 		return without
 	}
 	better, se, _ := r.alternatives[with].against(r.alternatives[without])
-	if refutes(r.refuted, BySimilarity) || without > 0 && better > math.Max(2, 1.96*se) {
+	if refutes(r.refuted, BySimilarity) || without > 0 && better > leeway(se) {
 		return with
 	}
 	return without

@@ -130,10 +130,12 @@ func (c *comparison) rank(ctx context.Context, published *Result) error {
 		out.LinkParams[c.base.d] -= float32(unit * (f.centre/f.spread - like.centre/like.spread))
 		return out
 	}
-	reference := published.alternatives[published.reference()]
-	for _, f := range published.alternatives {
+	reference, weights := published.alternatives[published.reference()], published.listWeights()
+	for k, f := range published.alternatives {
 		if _, _, stays := f.against(reference); stays && !f.failed {
-			published.members = append(published.members, member(f.Alternative.String(), f))
+			of := member(f.Alternative.String(), f)
+			of.Weight = weights[k]
+			published.members = append(published.members, of)
 		}
 	}
 	naive := c.naive
@@ -163,6 +165,63 @@ func (c *comparison) rank(ctx context.Context, published *Result) error {
 	}
 	published.lists = found
 	return nil
+}
+
+// listWeights returns the weight of every alternative in the mean that lists are ordered by; 0 of those that do not
+// stay. It changes little when the links do: an alternative's share goes to 0 where its cross-fitted log-likelihood
+// comes to the least with which it stays.
+//
+// What popularity bears on, nothing, exposure or relevance, counts alike, as far as some alternative with it stays, for
+// links cannot tell: how many responses were tried with each says nothing of which is true. Those with other responses
+// than the logistic were tried only with the roles of popularity that explain the links as well as the best of them, and
+// count less the nearer that role is to being left out.
+func (r *Result) listWeights() []float64 {
+	reference := r.alternatives[r.reference()]
+	weights := make([]float64, len(r.alternatives))
+	sum, most := map[PopularityRole]float64{}, map[PopularityRole]float64{}
+	for k, f := range r.alternatives {
+		share := f.share(reference)
+		most[f.Popularity] = math.Max(most[f.Popularity], share)
+		weights[k] = share * r.roleShare(f.Alternative)
+		sum[f.Popularity] += weights[k]
+	}
+	for k, f := range r.alternatives {
+		if weights[k] > 0 {
+			weights[k] *= most[f.Popularity] / sum[f.Popularity]
+		}
+	}
+	return weights
+}
+
+// share is 1 for an alternative that explains the links as well as another, and 0 for one that explains them just not
+// well enough to stay.
+func (f *alternativeFit) share(other *alternativeFit) float64 {
+	difference, se, stays := f.against(other)
+	if !stays {
+		return 0
+	}
+	return math.Min(1, 1+difference/leeway(se))
+}
+
+// roleShare is the share of the role that popularity has in an alternative, beside the best of the roles, where those
+// decide whether it was tried at all.
+func (r *Result) roleShare(a Alternative) float64 {
+	if a.Response == engine.Logistic && !a.Dependence && !a.Within {
+		return 1
+	}
+	var own, best *alternativeFit
+	for _, f := range r.alternatives {
+		if f.Alternative != (Alternative{Text: true, Popularity: f.Popularity}) {
+			continue
+		}
+		if f.Popularity == a.Popularity {
+			own = f
+		}
+		if best == nil || f.loss() < best.loss() {
+			best = f
+		}
+	}
+	return own.share(best)
 }
 
 // everything is the problem with all pairs, or with those in hand where the others are elsewhere.

@@ -53,6 +53,9 @@ func TestMembersAreKept(t *testing.T) {
 		like, found := r.alternatives[r.like()].Alternative.String(), false
 		want, spread := momentsOf(t, m.Published(), r)
 		for _, one := range m.Members {
+			if !(one.Weight > 0 && one.Weight <= 1) {
+				t.Errorf("%s: %s counts %v", kind, one.Name, one.Weight)
+			}
 			if one.Name == like {
 				found = slices.Equal(one.LinkParams, m.LinkParams) && one.Popularity == 0
 			}
@@ -163,5 +166,90 @@ func TestListTargetsOfTwoSides(t *testing.T) {
 			func(j int32) bool { return !slices.Contains(n.Targets, j) }) {
 			t.Errorf("%v of %d at most, %v", among, most, err)
 		}
+	}
+}
+
+// foldsOf makes the folds of an alternative: all alike but for a difference, and a spread that gives it an error.
+func foldsOf(worse, spread float64) []float64 {
+	out := make([]float64, compareFolds)
+	for i := range out {
+		out[i] = 10 + worse/compareFolds + spread*float64(i%2*2-1)
+	}
+	return out
+}
+
+// The weight of an alternative in the order of lists goes to 0 where it stops staying, and with it that of all that is
+// tried for its sake, so that a few links more change no list by a jump. Roles of popularity count alike, however many
+// alternatives have them.
+func TestListWeights(t *testing.T) {
+	t.Parallel()
+	shown, relevant := Alternative{Text: true, Popularity: PopularShown}, Alternative{Text: true,
+		Popularity: PopularRelevant}
+	probit := func(a Alternative) Alternative { a.Response = engine.Probit; return a }
+	// by how much popularity in the exposure is worse than in the relevance; the error makes 4 the leeway
+	const spread = 4 / 1.96 / compareFolds * 7.9372539331937721 // of 64 folds, √63
+	weights := func(behind float64) map[Alternative]float64 {
+		r := &Result{refuted: []Refutation{{Of: ByPopularity, Refuted: true}}}
+		add := func(a Alternative, worse, spread float64) {
+			r.alternatives = append(r.alternatives, &alternativeFit{Alternative: a, folds: foldsOf(worse, spread),
+				terms: []float64{.5, .5}})
+		}
+		add(Alternative{}, 500, 0)
+		add(Alternative{Popularity: PopularShown}, behind+1, spread)
+		add(Alternative{Popularity: PopularRelevant}, 200, 0)
+		add(Alternative{Text: true}, 500, 0)
+		add(shown, behind, spread)
+		add(relevant, 0, 0)
+		r.refuted = append(r.refuted, Refutation{Of: BySimilarity, Refuted: true})
+		if behind < 4 { // else the other responses are not tried with it
+			add(probit(shown), behind, spread)
+			r.alternatives = append(r.alternatives, &alternativeFit{Alternative: Alternative{Response: engine.Cauchit,
+				Text: true, Popularity: PopularShown}, failed: true})
+		}
+		for _, response := range []engine.Response{engine.Probit, engine.ComplementaryLogLog, engine.Cauchit} {
+			add(Alternative{Response: response, Text: true, Popularity: PopularRelevant}, 0, 0)
+		}
+		if at := r.alternatives[r.reference()].Alternative; at != shown {
+			t.Fatalf("the reference is %v", at)
+		}
+		out := map[Alternative]float64{}
+		for k, w := range r.listWeights() {
+			out[r.alternatives[k].Alternative] = w
+		}
+		return out
+	}
+	sum := func(of map[Alternative]float64, role PopularityRole) (sum float64) {
+		for a, w := range of {
+			if a.Popularity == role {
+				sum += w
+			}
+		}
+		return sum
+	}
+	for _, behind := range []float64{0, 2, 3.99, 4.01, 50} {
+		got := weights(behind)
+		if a, b := sum(got, PopularShown), sum(got, PopularRelevant); math.Abs(a-1) > 1e-9 || math.Abs(b-1) > 1e-9 {
+			t.Errorf("%v behind: popularity in the exposure counts %v, in the relevance %v", behind, a, b)
+		}
+		if sum(got, "") != 0 {
+			t.Errorf("%v behind: what does not stay counts %v", behind, sum(got, ""))
+		}
+		for a, w := range got {
+			if a.Response == engine.Cauchit && a.Popularity == PopularShown && w != 0 {
+				t.Errorf("an alternative without a mode counts %v", w)
+			}
+		}
+	}
+	just, gone := weights(3.99), weights(4.01)
+	for a := range just {
+		if math.Abs(just[a]-gone[a]) > .01 {
+			t.Errorf("%v counts %v, and %v with a few links more", a, just[a], gone[a])
+		}
+	}
+	if got := weights(0); math.Abs(got[probit(shown)]-got[shown]) > 1e-9 || !(got[probit(shown)] > .3) {
+		t.Errorf("of those that explain the links as well, one counts %v and another %v", got[probit(shown)], got[shown])
+	}
+	if got := weights(2)[probit(shown)]; !(got > .1 && got < .3) {
+		t.Errorf("half way out another response counts %v", got)
 	}
 }

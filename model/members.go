@@ -10,8 +10,9 @@ import (
 // units of the published z: over the training pairs its logits have the same mean and spread. So the logits of all
 // members, whatever their response, can be compared and averaged.
 type MemberModel struct {
-	Name       string    `json:"name"` // the assumption, in words
-	LinkParams []float32 `json:"-"`    // of the model's Link
+	Name       string    `json:"name"`             // the assumption, in words
+	LinkParams []float32 `json:"-"`                // of the model's Link
+	Weight     float64   `json:"weight,omitempty"` // in the mean that lists are ordered by; all 0 means all alike
 	// Popularity is the slope of log(1 + in-degree of the target), where that is relevant more often.
 	Popularity float64 `json:"popularity,omitempty"`
 }
@@ -29,32 +30,35 @@ type Ranker struct {
 // Published returns what orders targets by the published ŷ.
 func (m Model) Published() Ranker { return Ranker{Link: m.Link, Params: m.LinkParams} }
 
-// Ranker returns what lists are ordered by, which is the rule of the whole software: the mean of the members' logits,
-// each in units of the published z. They are linear in the parameters, so the mean of the members is one model at the
-// mean of their parameters, and a list under many assumptions costs no more than under one. Without members, or with
-// one alone, it is the published model. The order of members changes no bit.
+// Ranker returns what lists are ordered by, which is the rule of the whole software: the weighted mean of the members'
+// logits, each in units of the published z. They are linear in the parameters, so the mean of the members is one model
+// at the mean of their parameters, and a list under many assumptions costs no more than under one. Without members, or
+// with one alone, it is the published model. The order of members changes no bit.
 func (m Model) Ranker() Ranker {
 	out := m.Published()
 	if len(m.Members) < 2 {
 		return out
 	}
+	alike := !slices.ContainsFunc(m.Members, func(member MemberModel) bool { return member.Weight > 0 })
 	column := make([]float64, len(m.Members))
-	mean := func(of func(MemberModel) float64) float64 {
+	sum := func(of func(MemberModel) float64) (sum float64) {
 		for k, member := range m.Members {
-			column[k] = of(member)
+			if column[k] = of(member); !alike {
+				column[k] *= member.Weight
+			}
 		}
 		slices.Sort(column) // so that the sum does not depend on their order
-		var sum float64
 		for _, x := range column {
 			sum += x
 		}
-		return sum / float64(len(column))
+		return sum
 	}
+	all := sum(func(MemberModel) float64 { return 1 })
 	out.Params = make([]float32, len(m.LinkParams))
 	for i := range out.Params {
-		out.Params[i] = float32(mean(func(member MemberModel) float64 { return float64(member.LinkParams[i]) }))
+		out.Params[i] = float32(sum(func(member MemberModel) float64 { return float64(member.LinkParams[i]) }) / all)
 	}
-	out.Slope = float32(mean(func(member MemberModel) float64 { return member.Popularity }))
+	out.Slope = float32(sum(func(member MemberModel) float64 { return member.Popularity }) / all)
 	return out.with(m.Popularity)
 }
 

@@ -44,13 +44,28 @@ func everyPair(n int) (b Batch) {
 
 func TestRankerIsTheMeanOfMembers(t *testing.T) {
 	t.Parallel()
-	m, n := memberModel(t, 5)
+	for name, weights := range map[string][]float64{"alike": {0, 0, 0, 0, 0}, "weighed": {1, 0, .25, .5, .25}} {
+		t.Run(name, func(t *testing.T) { testRanker(t, weights) })
+	}
+}
+
+func testRanker(t *testing.T, weights []float64) {
+	m, n := memberModel(t, len(weights))
 	b := everyPair(n.Len())
 	z, mean := make([]float32, b.Len()), make([]float64, b.Len())
-	for _, by := range m.Rankers() {
+	var all float64
+	for k, w := range weights {
+		m.Members[k].Weight = w
+		all += w
+	}
+	for k, by := range m.Rankers() {
+		share := 1 / float64(len(weights)) // of members that all count alike
+		if all > 0 {
+			share = weights[k] / all
+		}
 		by.Logits(z, b)
 		for k, x := range z {
-			mean[k] += float64(x) / 5
+			mean[k] += share * float64(x)
 		}
 	}
 	ranker := m.Ranker()
