@@ -45,7 +45,7 @@ func (f *Findings) sayLists() {
 		return
 	}
 	if l.Members > 1 {
-		f.say("Lists are ordered by the mean of the %d assumptions that explain the links: all of them have %.1f of "+
+		f.say("Lists are ordered by a mean of the %d assumptions that explain the links: all of them have %.1f of "+
 			"the first %d in their own first %d, on average.", l.Members, l.Agreed, l.K, l.K)
 	}
 	if same := l.AsNaive(); same != "" {
