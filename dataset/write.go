@@ -38,8 +38,7 @@ type Content struct {
 	// ExposureParts are exposures that do not fit into memory at once, in place of Exposures: each part is written
 	// before the next one is asked for. All have the same columns.
 	ExposureParts iter.Seq2[*Exposures, error]
-	// Log is what the exposures mean for other pairs, as sample.LogKind names it: complete, sample, offered or ignored.
-	// "" means that nobody has said.
+	// Log is what the exposures mean for other pairs, as sample.LogKind names it. "" means that nobody has said.
 	Log string
 	// Encoder is what made the graph's vectors; nil means that it is not kept. Remove it when
 	// the graph gets other vectors.

@@ -32,9 +32,11 @@ type ClaimSet struct {
 	Ratio      *SetRange `json:"ratio,omitempty"`
 	Risk       SetRange  `json:"risk"` // R_AP of the reported ŷ
 
-	// Logged is mean π as logged pairs have it, with no model, where there are any: no more than it allows is claimed,
-	// and what it says is claimed where the links contradict it.
+	// Logged is mean π as logged pairs have it, with no model, where there are any; and Drawn is mean y as pairs have
+	// it that were drawn at random and shown. No more than they allow, at 99%, is claimed, and what they say is
+	// claimed where the links contradict them.
 	Logged *MemberValue `json:"logged,omitempty"`
+	Drawn  *MemberValue `json:"drawn,omitempty"`
 }
 
 // SetRange is from the least end of the 95% intervals of all members that stay to the largest.
@@ -126,9 +128,13 @@ func (d *diagnosis) claim() {
 	}
 	if log := d.loggedPropensity(); log != nil {
 		if set.Logged = log; len(d.found.Logged) > 0 && math.Abs(d.found.Logged[0].z()) > 1.96 {
-			set.Propensity = SetRange{log.Lower, log.Upper} // what the links say of it is wrong
+			set.Propensity = log.surely() // what the links say of it is wrong
 		}
-		set.Propensity.narrow(*log)
+		set.Propensity.narrow(log.surely())
+	}
+	if drawn := d.drawnLink(); drawn != nil {
+		set.Drawn = drawn
+		set.MeanLink.narrow(drawn.surely())
 	}
 	d.found.Set = set
 }
@@ -172,11 +178,18 @@ func (r *Result) reference() int {
 	return without
 }
 
-// narrow leaves of a range what an interval allows; the interval itself if they have nothing in common.
-func (r *SetRange) narrow(x MemberValue) {
-	low, high := math.Max(r.Low, x.Lower), math.Min(r.High, x.Upper)
+// surely is its 99% interval: what two intervals allow together is missed by either of them.
+func (v MemberValue) surely() SetRange {
+	spread := math.Exp(2.576 * v.Error)
+	return SetRange{v.Value / spread, math.Min(v.Value*spread, 1)}
+}
+
+// narrow leaves of a range what another allows; the other itself if they have nothing in common.
+func (r *SetRange) narrow(to SetRange) {
+	low, high := math.Max(r.Low, to.Low), math.Min(r.High, to.High)
 	if low > high {
-		low, high = x.Lower, x.Upper
+		*r = to
+		return
 	}
 	*r = SetRange{low, high}
 }

@@ -173,8 +173,8 @@ func (c *comparison) rank(ctx context.Context, published *Result) error {
 //
 // What popularity bears on, nothing, exposure or relevance, counts alike, as far as some alternative with it stays, for
 // links cannot tell: how many responses were tried with each says nothing of which is true. Those with other responses
-// than the logistic were tried only with the roles of popularity that explain the links as well as the best of them, and
-// count less the nearer that role is to being left out.
+// than the logistic were tried only with the roles of popularity that explain the links as well as the best of them,
+// and count less the nearer that role is to being left out.
 func (r *Result) listWeights() []float64 {
 	reference := r.alternatives[r.reference()]
 	weights := make([]float64, len(r.alternatives))

@@ -247,7 +247,7 @@ func TestListWeights(t *testing.T) {
 		}
 	}
 	if got := weights(0); math.Abs(got[probit(shown)]-got[shown]) > 1e-9 || !(got[probit(shown)] > .3) {
-		t.Errorf("of those that explain the links as well, one counts %v and another %v", got[probit(shown)], got[shown])
+		t.Errorf("of those that explain the links as well, one counts %v, another %v", got[probit(shown)], got[shown])
 	}
 	if got := weights(2)[probit(shown)]; !(got > .1 && got < .3) {
 		t.Errorf("half way out another response counts %v", got)

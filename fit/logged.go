@@ -96,45 +96,61 @@ func (d *diagnosis) testLogs() {
 	}
 }
 
-// loggedPropensity returns mean π as the logged pairs have it, with no model: those of a field pair
-// stand for all of it, and those of one field, or of two, for the field pairs that have none. It is
-// nil where that says nothing. Its error has sources as what is independent.
+// loggedPropensity returns mean π as the logged pairs have it, with no model; nil where that says nothing.
 func (d *diagnosis) loggedPropensity() *MemberValue {
-	p := d.problem
 	if d.sums.Logged == 0 {
 		return nil
 	}
+	found, known := d.standing(func(k int) (value float64, logged bool) {
+		e := d.problem.Exposure[k]
+		if e == risk.Exposed {
+			value = 1
+		}
+		return value, isLogged(e)
+	}, func(c *cellSum) (all, some float64) { return c.weight, c.loggedWeight })
+	if !known {
+		return nil
+	}
+	out := shareOf(found)
+	return &out
+}
+
+// standing returns the mean of something over all pairs, given that of some which were drawn at random, and the weight
+// of all pairs and of those in a field pair. Those of a field pair stand for all of it, and those of one field, or of
+// two, for the field pairs that have none. Its error has sources as what is independent. It is not known where there
+// are none of one field, or of two, or where the mean is 0.
+func (d *diagnosis) standing(value func(k int) (v float64, drawn bool),
+	weights func(*cellSum) (all, some float64)) (found risk.Interval, known bool) {
 	group := func(c *cellSum) int {
 		if c.same {
 			return 1
 		}
 		return 0
 	}
-	var all, known [2]float64 // weight of two fields and of one
+	var total, covered [2]float64 // weight of two fields and of one
 	for _, c := range d.cells {
-		if all[group(c)] += c.weight; c.logged > 0 {
-			known[group(c)] += c.weight
+		all, some := weights(c)
+		if total[group(c)] += all; some > 0 {
+			covered[group(c)] += all
 		}
 	}
 	var seen risk.Sample
-	for k, e := range p.Exposure {
-		if !isLogged(e) {
+	for k := range d.problem.Exposure {
+		v, drawn := value(k)
+		if !drawn {
 			continue
 		}
 		c := d.cellOf(k)
-		value := 0.
-		if e == risk.Exposed {
-			value = 1
-		}
-		seen.Values = append(seen.Values, value)
-		share := p.Train.Weight[k] / c.loggedWeight
-		seen.Weights = append(seen.Weights, share*c.weight*all[group(c)]/known[group(c)])
-		seen.Sources = append(seen.Sources, int(p.Train.Source[k]))
+		all, some := weights(c)
+		share := d.problem.Train.Weight[k] / some
+		seen.Values = append(seen.Values, v)
+		seen.Weights = append(seen.Weights, share*all*total[group(c)]/covered[group(c)])
+		seen.Sources = append(seen.Sources, int(d.problem.Train.Source[k]))
 	}
 	found, err := seen.Normal(.95, risk.Nuisance{})
-	if err != nil || !(found.Estimate > 0) || known[0] == 0 && all[0] > 0 || known[1] == 0 && all[1] > 0 {
-		return nil
+	known = err == nil && found.Estimate > 0
+	for g := range total {
+		known = known && (covered[g] > 0 || total[g] == 0)
 	}
-	out := shareOf(found)
-	return &out
+	return found, known
 }

@@ -94,3 +94,44 @@ func (d *diagnosis) testOffers(ctx context.Context) error {
 	}
 	return nil
 }
+
+// drawnLink returns mean y as pairs have it that were drawn at random from those without a link, and shown, with no
+// model; nil where none were, where wanting shows only at times, or where that says nothing. Those with a link are
+// relevant, and stand for themselves.
+func (d *diagnosis) drawnLink() *MemberValue {
+	p := d.problem
+	if p.Origin == nil || p.Origin.Plan.Log != sample.Drawn || d.found.Offered == nil || d.found.Offered.Seen < 1 {
+		return nil
+	}
+	type weights struct{ unlinked, drawn float64 }
+	of := map[*cellSum]weights{}
+	var all, linked float64
+	for k, e := range p.Exposure {
+		c, w := d.cellOf(k), p.Train.Weight[k]
+		at := of[c]
+		switch {
+		case e.IsOffered():
+			at.drawn += w
+		case p.Train.Linked[k]:
+			linked += w
+		default:
+			at.unlinked += w
+		}
+		if of[c] = at; !e.IsOffered() {
+			all += w
+		}
+	}
+	found, known := d.standing(func(k int) (value float64, drawn bool) {
+		if p.Train.Linked[k] {
+			value = 1
+		}
+		return value, p.Exposure[k].IsOffered()
+	}, func(c *cellSum) (all, some float64) { return of[c].unlinked, of[c].drawn })
+	if !known {
+		return nil
+	}
+	share := linked / all
+	found.Estimate, found.StandardError = share+(1-share)*found.Estimate, (1-share)*found.StandardError
+	out := shareOf(found)
+	return &out
+}

@@ -51,7 +51,7 @@ func TestExperiment(t *testing.T) {
 			p := cell.sum / cell.weight
 			variance += cell.weight / weight * cell.weight / weight * p * (1 - p) / of[cell.fieldPair]
 		}
-		return math.Exp(2 * 1.96 * math.Sqrt(variance) / c.mean())
+		return math.Exp(2 * 2.576 * math.Sqrt(variance) / c.mean())
 	}
 	best := width()
 	if best > prescribedWidth || best < .99*prescribedWidth {
@@ -127,6 +127,99 @@ func TestLoggedPropensity(t *testing.T) {
 	}
 }
 
+// drawnDiagnosis has pairs of which some without a link were drawn, of some fields more than of others, and shown, and
+// the share of all that is relevant.
+func drawnDiagnosis(seed uint64, kind sample.LogKind) (d *diagnosis, relevant float64) {
+	const fields, nodes, pairs = 4, 400, 20_000
+	rng := rand.New(rand.NewPCG(seed, 8))
+	p := sample.Problem{Train: &graph.Pairs{}, Origin: &sample.Origin{Plan: sample.Plan{Log: kind}}}
+	p.Nodes.FieldCount = fields
+	for range nodes {
+		p.Nodes.Fields = append(p.Nodes.Fields, uint16(rng.IntN(fields)))
+	}
+	add := func(i, j int32, linked bool, e risk.Exposure) {
+		t := p.Train
+		t.Source, t.Target = append(t.Source, i), append(t.Target, j)
+		t.Linked, t.Weight, t.Rate = append(t.Linked, linked), append(t.Weight, 1), append(t.Rate, 1)
+		if p.Exposure = append(p.Exposure, e); e.IsOffered() {
+			t.Weight[len(t.Weight)-1] = 1e-9
+		}
+	}
+	for range pairs {
+		i, j := int32(rng.IntN(nodes)), int32(rng.IntN(nodes))
+		a, b := p.Nodes.Fields[i], p.Nodes.Fields[j]
+		y := .02 + .04*float64(a)
+		if a == b {
+			y = .3
+		}
+		is := rng.Float64() < y
+		linked := is && rng.Float64() < .3
+		if is {
+			relevant++
+		}
+		add(i, j, linked, risk.Unlogged)
+		if !linked && (a == 2 || b != 2) && rng.Float64() < .02+.2*float64(a)/fields { // none of three field pairs
+			add(i, j, is, risk.Offered)
+		}
+	}
+	d = &diagnosis{problem: p, result: &Result{}, found: &Findings{Offered: &OfferedTest{Seen: 1}}}
+	d.cellOf = d.cellFinder()
+	for k := range p.Train.Len() {
+		d.add(d.cellOf(k), k, 0)
+	}
+	return d, relevant / pairs
+}
+
+// Pairs that were drawn at random and shown tell how much is relevant, with no model, whatever share of each field pair
+// was drawn; those that somebody chose do not.
+func TestDrawnLink(t *testing.T) {
+	t.Parallel()
+	const trials = 200
+	var held int
+	for trial := range uint64(trials) {
+		d, relevant := drawnDiagnosis(trial, sample.Drawn)
+		found := d.drawnLink()
+		if found == nil {
+			t.Fatal("nothing was found")
+		}
+		if found.Lower <= relevant && relevant <= found.Upper {
+			held++
+		}
+	}
+	if held < trials*90/100 || held == trials {
+		t.Errorf("the interval holds the truth in %d of %d", held, trials)
+	}
+	chosen, _ := drawnDiagnosis(1, sample.Offered)
+	unseen, _ := drawnDiagnosis(1, sample.Drawn)
+	if unseen.found.Offered.Seen = .5; chosen.drawnLink() != nil || unseen.drawnLink() != nil {
+		t.Error("pairs that were chosen, or that few look at, stand for all")
+	}
+}
+
+// What is claimed of ŷ is no more than drawn pairs allow, and what they say where the links contradict them.
+func TestDrawnPairsNarrow(t *testing.T) {
+	t.Parallel()
+	for name, link := range map[string]float64{"agree": .16, "contradict": .9} {
+		d, _ := drawnDiagnosis(3, sample.Drawn)
+		folds := make([]float64, compareFolds)
+		f := &alternativeFit{folds: folds}
+		f.measures = [measured]measure{{link, .3}, {.3, .2}, {2, .2}, {.3, .01}, {.9, 0}, {5, .1}}
+		d.result.alternatives = []*alternativeFit{f}
+		d.claim()
+		set, drawn := d.found.Set, d.drawnLink()
+		if set.Drawn == nil || *set.Drawn != *drawn {
+			t.Fatalf("%s: the set has %v, and %v was drawn", name, set.Drawn, drawn)
+		}
+		sure := drawn.surely()
+		if sure.Low >= drawn.Lower || sure.High <= drawn.Upper {
+			t.Errorf("%s: 99%% are %v, 95%% %v to %v", name, sure, drawn.Lower, drawn.Upper)
+		}
+		if set.MeanLink != sure { // the member's interval is wider, or elsewhere
+			t.Errorf("%s: mean ŷ is %v, and the drawn pairs allow %v", name, set.MeanLink, sure)
+		}
+	}
+}
+
 // What becomes of pairs that are shown at random tells whether there is a ceiling, and leaves worlds without one alone.
 func TestOffersSeeACeiling(t *testing.T) {
 	t.Parallel()
@@ -176,7 +269,7 @@ func TestNarrowedRange(t *testing.T) {
 		{SetRange{1, 2}, SetRange{4, 5}, SetRange{4, 5}},
 	} {
 		got := c.r
-		if got.narrow(MemberValue{Lower: c.x.Low, Upper: c.x.High}); got != c.want {
+		if got.narrow(c.x); got != c.want {
 			t.Errorf("%v and %v: %v, want %v", c.r, c.x, got, c.want)
 		}
 	}

@@ -151,7 +151,7 @@ func (f *Findings) advisePrescription() {
 	if set.OneSided || ofLinks {
 		f.advise("to know mean ŷ within a factor of %g, and whether it has a ceiling, show pairs without a link that "+
 			"are drawn at random, until %d became links: %s, %s of what was shown so far. Then fit with %v set to "+
-			"offered", narrow, p.Shown.Until, p.Shown.inWords(), percent(p.Shown.Share), hint.Setting("log"))
+			"drawn", narrow, p.Shown.Until, p.Shown.inWords(), percent(p.Shown.Share), hint.Setting("log"))
 	}
 }
 

@@ -109,15 +109,21 @@ const (
 	// with probabilities that have nothing to do with π. Only training uses it. Whether a shown pair became a link
 	// teaches ŷ; the graph's own links and their absence stay as they are, and teach both ŷ and π̂.
 	Offered LogKind = "offered"
+	// Drawn is Offered of pairs that were drawn at random from those without a link, of each field pair some: what
+	// became of them is that of all, so that they say how much is relevant, whatever is assumed.
+	Drawn LogKind = "drawn"
 )
+
+// Offers reports whether the log's pairs were shown on purpose, later than the graph's links.
+func (k LogKind) Offers() bool { return k == Offered || k == Drawn }
 
 // checkLog refuses a log that would be misread.
 func (p Plan) checkLog(log *ExposureLog) error {
 	switch p.Log {
-	case "", Sampled, Complete, Offered, Ignored:
+	case "", Sampled, Complete, Offered, Drawn, Ignored:
 	default:
-		return hint.Wrap(fmt.Errorf("%w: unknown kind of log %q", ErrSetting, p.Log), "set %v to %s, %s, %s or %s",
-			hint.Setting("log"), Sampled, Complete, Offered, Ignored)
+		return hint.Wrap(fmt.Errorf("%w: unknown kind of log %q", ErrSetting, p.Log), "set %v to %s, %s, %s, %s or %s",
+			hint.Setting("log"), Sampled, Complete, Offered, Drawn, Ignored)
 	}
 	if p.Log == Complete && p.Scheme != "" && p.Scheme != graph.Uniform.String() {
 		return hint.Wrap(fmt.Errorf("%w: unlinked pairs by %s beside a complete log", ErrSetting, p.Scheme),
@@ -140,7 +146,7 @@ func (p Plan) checkLog(log *ExposureLog) error {
 	if err := log.checkRates(); err != nil {
 		return err
 	}
-	if n == 0 || p.Log == Complete || p.Log == Offered || p.Log == Ignored {
+	if n == 0 || p.Log == Complete || p.Log.Offers() || p.Log == Ignored {
 		return nil
 	}
 	for k, exposed := range log.Exposed {

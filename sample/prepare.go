@@ -59,7 +59,7 @@ func Prepare(ctx context.Context, g *graph.Graph, o Options) (*Prepared, error) 
 	switch plan.Log {
 	case Ignored:
 		log = nil
-	case Offered:
+	case Offered, Drawn:
 		log, offered = nil, log
 	}
 	if !o.HasFields {

@@ -72,7 +72,7 @@ func (s *Service) trainingData(ctx context.Context, origin sample.Origin, method
 			if g, err = withLinks(g, r.log); err != nil {
 				return nil, err
 			}
-		case log != nil && origin.Plan.Log != sample.Ignored && origin.Plan.Log != sample.Offered:
+		case log != nil && origin.Plan.Log != sample.Ignored && !origin.Plan.Log.Offers():
 			note += ", beside the dataset's exposures"
 			offered = r.log.Exposures(r.clicks)
 		default:

@@ -266,6 +266,7 @@ var keysOf = map[string]string{
 	"Certificate.calibration":  "mean absolute difference of ŷ and y",
 	"Certificate.meanLink":     "mean ŷ divided by mean y",
 	"Certificate.propensity":   "mean relative error of π̂",
+	"ClaimSet.drawn":           "mean y by pairs alone that were drawn at random and shown",
 	"ClaimSet.logged":          "mean π by logged pairs alone",
 	"ClaimSet.reference":       "the assumption that the others are compared with",
 	"ComparedModel.model":      "name of the model",

@@ -113,7 +113,7 @@ func (r *PrescriptionRow) try(ctx context.Context, kind doctorKind, quick bool) 
 		plan fit.Experiment
 		kind sample.LogKind
 		out  *experimented
-	}{{before.Prescription.Logged, sample.Sampled, &r.Logged}, {before.Prescription.Shown, sample.Offered, &r.Shown}} {
+	}{{before.Prescription.Logged, sample.Sampled, &r.Logged}, {before.Prescription.Shown, sample.Drawn, &r.Shown}} {
 		after, err := r.ask(ctx, w, e.kind, e.out.do(w, pairs, e.plan, e.kind, r.Seed))
 		if err != nil {
 			return err
@@ -148,7 +148,7 @@ func (r *PrescriptionRow) ask(ctx context.Context, w *world.World, kind sample.L
 func (x *experimented) do(w *world.World, pairs *world.TruePairs, plan fit.Experiment, kind sample.LogKind,
 	seed uint64) *sample.ExposureLog {
 	x.Planned, x.Until = plan.Pairs, plan.Until
-	g, offer := w.Graph(), kind == sample.Offered
+	g, offer := w.Graph(), kind == sample.Drawn
 	share := map[[2]uint16]int{}
 	for _, c := range plan.Cells {
 		share[[2]uint16{c.Source, c.Target}] = c.Pairs

@@ -96,9 +96,9 @@ func (f *drawingFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.scheme, "negative-scheme", "", "`rule`: uniform (default), field or popularity")
 	oldFlag(cmd, "scheme", "negative-scheme")
 	flags.StringVar(&f.fieldsBy, "fields-by", "", "`way`: vectors:20, links:50, activity:3, factors:8")
-	flags.StringVar(&f.log, "log", "", "sample (default), complete, offered or ignored")
+	flags.StringVar(&f.log, "log", "", "sample, complete, offered, drawn or ignored")
 	completeFlags(cmd, map[string][]string{
-		"log": {"sample", "complete", "offered", "ignored"}, "split": splits,
+		"log": {"sample", "complete", "offered", "drawn", "ignored"}, "split": splits,
 		"negative-scheme": {"uniform", "field", "popularity"},
 		"fields-by":       {"vectors:20", "links:50", "activity:3", "factors:8"},
 	}, "shares", "validation-from", "test-from", "negatives")
@@ -163,10 +163,11 @@ func (f *drawingFlags) data(n *network.Network, dir string, seed uint64) (sample
 		}
 	}
 	switch f.log {
-	case "", string(sample.Sampled), string(sample.Complete), string(sample.Offered), string(sample.Ignored):
+	case "", string(sample.Sampled), string(sample.Complete), string(sample.Offered), string(sample.Drawn),
+		string(sample.Ignored):
 		plan.Log = sample.LogKind(cmp.Or(f.log, n.Manifest().Log))
 	default:
-		return fail("--log is %q; give sample, complete, offered or ignored", f.log)
+		return fail("--log is %q; give sample, complete, offered, drawn or ignored", f.log)
 	}
 	plan.Later, plan.Available = plan.Later || f.later, plan.Available && !f.unavailable
 	plan.PerLink, plan.Scheme, plan.Seed = f.negatives, f.scheme, seed

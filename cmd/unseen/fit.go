@@ -218,10 +218,11 @@ A card (--device gpu) looks at all pairs of millions of nodes in seconds: of the
 link model diagonal, where exposure depends on fields alone.
 
 exposures.parquet, if there is one, is part of the likelihood. --log says what
-it contains; a log of impressions is complete or offered.
+it contains; a log of impressions is complete, offered or drawn.
   sample    a sample of pairs, shown and not shown (the default)
   complete  everything that its sources were shown
   offered   what a recommender chose to show after the links were made
+  drawn     pairs without a link, drawn at random to be shown then
   ignored   the file is not used
 
 Worlds:

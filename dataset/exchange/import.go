@@ -47,12 +47,13 @@ func Import(ctx context.Context, format, dir string, o Options) (*Report, error)
 
 // checkLog is nil for a kind of exposures that can be recorded; "" means that nobody has said.
 func checkLog(kind string) error {
-	if slices.Contains([]string{"", "complete", "sample", "offered", "ignored"}, kind) {
+	if slices.Contains([]string{"", "complete", "sample", "offered", "drawn", "ignored"}, kind) {
 		return nil
 	}
 	return failAt(Place{}, fmt.Errorf("%w: log is %.40q", ErrUsage, kind), "set %v to complete if nothing else was "+
 		"shown to those people, to sample if pairs were drawn whether shown or not, to offered if a recommender "+
-		"showed them after the links, to ignored if learning should leave them out", hint.Setting("log"))
+		"showed them after the links, to drawn if they were drawn at random to be shown then, to ignored if "+
+		"learning should leave them out", hint.Setting("log"))
 }
 
 // unsaidLog is the note on exposures that hold only what was shown, where nothing says what that means for the rest.

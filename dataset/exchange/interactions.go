@@ -38,8 +38,9 @@ that was shown more than once is one exposure with a count; its position is the
 best, its probability that of being shown at least once. The kind of log says
 what this means for other pairs: complete if nothing else was shown to those
 people, sample if pairs were drawn whether they were shown or not, offered if a
-recommender showed them after the clicks, ignored if learning leaves them out.
-It is recorded with the dataset.
+recommender showed them after the clicks, drawn if they were drawn at random to
+be shown then, ignored if learning leaves them out. It is recorded with the
+dataset.
 
 Items and users have an id per row, and a field (a category, a segment), a
 title, a text or a time. Who has no row has nothing but an id.

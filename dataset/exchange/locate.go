@@ -24,7 +24,7 @@ var tableFlags = []Flag{
 }
 
 // logFlag says what the exposures mean for other pairs, so that nobody need say it later.
-var logFlag = Flag{Name: "log", Usage: "`KIND`: complete, sample, offered or ignored"}
+var logFlag = Flag{Name: "log", Usage: "`KIND`: complete, sample, offered, drawn, ignored"}
 
 // locate finds the files of an import: a folder with nodes.* and links.* (or edges.*), a file of nodes
 // and one of links, or a single file.
