@@ -86,6 +86,9 @@ type Ranks struct {
 
 	Recall      *float64 `json:"recall"`      // @K
 	CrossRecall *float64 `json:"crossRecall"` // @K, of links between two fields
+	NDCG        *float64 `json:"ndcg"`        // @K
+	Precision   *float64 `json:"precision"`   // @K
+	HitRate     *float64 `json:"hitRate"`     // @K
 	MRR         *float64 `json:"mrr"`
 	MeanRank    *float64 `json:"meanRank"`
 	Entropy     *float64 `json:"entropy"`    // @K, of the fields of links found, in nats
@@ -289,7 +292,10 @@ func (e *Evaluation) rank(ctx context.Context, g *graph.Graph, models []model.Mo
 // ranksOf sums a standing up.
 func ranksOf(s Standing, fields, own []uint16, k int) (Ranks, error) {
 	r := Ranks{By: s.By, K: k, Sources: len(s.Ranking)}
-	recall := func(one Ranking) (float64, error) { return one.Recall(k) }
+	first := func(of func(Ranking, int) (float64, error)) func(Ranking) (float64, error) {
+		return func(one Ranking) (float64, error) { return of(one, k) }
+	}
+	recall := first(Ranking.Recall)
 	across := s.Ranking.Keep(func(place int, target int32) bool { return fields[target] != own[place] })
 	for _, mark := range []struct {
 		into    **float64
@@ -297,7 +303,9 @@ func ranksOf(s Standing, fields, own []uint16, k int) (Ranks, error) {
 		of      func(Ranking) (float64, error)
 	}{
 		{&r.Recall, s.Ranking, recall}, {&r.CrossRecall, across, recall},
-		{&r.MRR, s.Ranking, Ranking.MRR}, {&r.MeanRank, s.Ranking, Ranking.MeanRank},
+		{&r.NDCG, s.Ranking, first(Ranking.NDCG)}, {&r.Precision, s.Ranking, first(Ranking.Precision)},
+		{&r.HitRate, s.Ranking, first(Ranking.HitRate)}, {&r.MRR, s.Ranking, Ranking.MRR},
+		{&r.MeanRank, s.Ranking, Ranking.MeanRank},
 		{&r.Entropy, s.Ranking, func(one Ranking) (float64, error) { return one.FieldEntropy(fields, k) }},
 	} {
 		values, err := mark.ranking.Each(mark.of)

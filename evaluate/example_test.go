@@ -122,6 +122,18 @@ func ExampleRanking_NDCG() {
 	// Output: 0.7753 <nil>
 }
 
+func ExampleRanking_Precision() {
+	precision, err := twoSources().Precision(2)
+	fmt.Println(precision, err)
+	// Output: 0.5 <nil>
+}
+
+func ExampleRanking_HitRate() {
+	share, err := twoSources().HitRate(1)
+	fmt.Println(share, err)
+	// Output: 0.5 <nil>
+}
+
 func ExampleRanking_Recall() {
 	recall, err := twoSources().Recall(2)
 	fmt.Println(recall, err)

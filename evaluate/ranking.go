@@ -152,14 +152,34 @@ func (r Ranking) Recall(k int) (float64, error) {
 		return 0, err
 	}
 	return r.mean(func(_ int, one Ranked) (float64, error) {
-		found := 0
-		for _, rank := range one.ranks {
-			if rank > 0 && rank <= k {
-				found++
-			}
-		}
-		return float64(found) / float64(len(one.ranks)), nil
+		return float64(one.found(k)) / float64(len(one.ranks)), nil
 	})
+}
+
+// Precision is the share of links among a source's first k: with fewer than k links it cannot reach 1.
+func (r Ranking) Precision(k int) (float64, error) {
+	if err := checkCutoff(k); err != nil {
+		return 0, err
+	}
+	return r.mean(func(_ int, one Ranked) (float64, error) { return float64(one.found(k)) / float64(k), nil })
+}
+
+// HitRate is the share of sources with a link among their first k.
+func (r Ranking) HitRate(k int) (float64, error) {
+	if err := checkCutoff(k); err != nil {
+		return 0, err
+	}
+	return r.mean(func(_ int, one Ranked) (float64, error) { return float64(min(one.found(k), 1)), nil })
+}
+
+// found counts the links among the first k.
+func (r Ranked) found(k int) (n int) {
+	for _, rank := range r.ranks {
+		if rank > 0 && rank <= k {
+			n++
+		}
+	}
+	return n
 }
 
 // MeanRank is the mean rank of a source's links, averaged over sources. Every link must have a rank,

@@ -52,6 +52,10 @@ func TestRankingByHand(t *testing.T) {
 	near(t, "MRR", must(r.MRR())(t), (1+.5+0)/3)
 	near(t, "Recall@1", must(r.Recall(1))(t), (1./3+0+0)/3)
 	near(t, "Recall@4", must(r.Recall(4))(t), (2./3+1+0)/3)
+	near(t, "precision@1", must(r.Precision(1))(t), (1.+0+0)/3)
+	near(t, "precision@4", must(r.Precision(4))(t), (2./4+1./4+0)/3)
+	near(t, "hits@1", must(r.HitRate(1))(t), 1./3)
+	near(t, "hits@4", must(r.HitRate(4))(t), 2./3)
 	near(t, "NDCG@1", must(r.NDCG(1))(t), (1.+0+0)/3)
 	near(t, "NDCG@2", must(r.NDCG(2))(t), (1/(1+1/log2(3))+1/log2(3)+0)/3)
 	near(t, "NDCG@9", must(r.NDCG(9))(t), ((1+1/log2(5))/(1+1/log2(3)+1/log2(4))+1/log2(3)+0)/3)
@@ -69,10 +73,13 @@ func TestRankingRefuses(t *testing.T) {
 		want error
 		says string
 	}{
-		"no sources":   {Ranking{}.MRR, ErrEmpty, "none of the 0 sources"},
-		"no links":     {Ranking{list([]int32{1}, nil)}.MRR, ErrEmpty, "none of the 1 sources"},
-		"zero Ranked":  {Ranking{{}}.MeanRank, ErrEmpty, "none of the 1 sources"},
-		"NDCG at 0":    {func() (float64, error) { return some.NDCG(0) }, ErrCutoff, "got 0"},
+		"no sources":  {Ranking{}.MRR, ErrEmpty, "none of the 0 sources"},
+		"no links":    {Ranking{list([]int32{1}, nil)}.MRR, ErrEmpty, "none of the 1 sources"},
+		"zero Ranked": {Ranking{{}}.MeanRank, ErrEmpty, "none of the 1 sources"},
+		"NDCG at 0":   {func() (float64, error) { return some.NDCG(0) }, ErrCutoff, "got 0"},
+		"hits at 0":   {func() (float64, error) { return some.HitRate(0) }, ErrCutoff, "got 0"},
+		"precision at 0": {func() (float64, error) { return some.Precision(0) }, ErrCutoff,
+			"got 0"},
 		"recall at -1": {func() (float64, error) { return some.Recall(-1) }, ErrCutoff, "got -1"},
 		"entropy at 0": {func() (float64, error) { return some.FieldEntropy([]uint16{0, 0}, 0) }, ErrCutoff,
 			"got 0"},

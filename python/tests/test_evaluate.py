@@ -37,6 +37,9 @@ def test_same_as_command_line(model: unseen.Model, naive: unseen.Model, tmp_path
         r["risk"]["estimate"] for r in want["panel"]["risks"] if r["scheme"] == "ap"
     )
     assert set(got.ranks.model) == {"mle", "naive"}
+    ranks = model.evaluate(rank=10).ranks
+    assert (ranks.precision <= ranks.hit_rate).all()
+    assert ((ranks.recall <= ranks.hit_rate) & (ranks.ndcg <= ranks.hit_rate) & (ranks.ndcg > 0)).all()
     assert "mle is not called better than naive" in got.decisions["naive"]
     assert len(got.fairness) > 0
     assert "risk naive" in str(got)
