@@ -8,6 +8,9 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
@@ -69,6 +72,8 @@ func openFile(path string) (file *os.File, size int64, err error) {
 		return nil, 0, failAt(at, atomicfile.WithoutPath(err), "name a readable file")
 	case info.IsDir():
 		return nil, 0, failAt(at, fmt.Errorf("%w: it is a folder", ErrUsage), "name a file in it")
+	case slices.Contains([]string{".xlsx", ".xls", ".ods"}, strings.ToLower(filepath.Ext(path))):
+		return nil, 0, failAt(at, fmt.Errorf("%w: it is a spreadsheet", ErrUsage), "save it as CSV, in UTF-8")
 	case !info.Mode().IsRegular():
 		return nil, 0, failAt(at, fmt.Errorf("%w: not a regular file", ErrUsage), "copy its content to a file")
 	}

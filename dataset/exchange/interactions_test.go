@@ -271,6 +271,8 @@ func TestOddInteractions(t *testing.T) {
 		"no files":     {nil, nil, ErrUsage, "no clicks"},
 		"empty":        {map[string]string{"clicks.csv": "user,item\n"}, nil, ErrFormat, "no clicks"},
 		"no such file": {nil, map[string]string{"clicks": "FOLDER/x.csv"}, os.ErrNotExist, "x.csv"},
+		"a spreadsheet": {map[string]string{"clicks.XLSX": "PK"}, map[string]string{"clicks": "FOLDER/clicks.XLSX"},
+			ErrUsage, "save it as CSV"},
 		"no person": {map[string]string{"clicks.csv": "user,item\n,x\n"}, nil, ErrFormat,
 			"line 2: bad record: the user is empty; give every row a person and an item; or set lenient to skip such"},
 		"no column": {map[string]string{"clicks.csv": "who,what\na,x\n"}, nil, ErrUsage, "looks like the user"},
