@@ -60,7 +60,7 @@ func TestRename(t *testing.T) {
 	command(t, root, "go", "list", "-test", "-deps", "./...")
 	command(t, root, "go", "build", "./...")
 	command(t, root, "go", "test", "-short", "-vet=off", "./cmd/unseen", "-run",
-		"Style|Archi|Glossary|ExportedTypes|TypesHaveOneName|Help|Reference")
+		"Style|Archi|Glossary|ExportedTypes|TypesHaveOneName|Help|Reference|PagesName")
 	command(t, filepath.Join(root, "beam"), "go", "list", path+"/beam/...", path+"/fit")
 	for name, text := range sources(t, root) {
 		if !strings.HasPrefix(name, "deploy/rename/") && strings.Contains(text, `"unseen/fit"`) {
