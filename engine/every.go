@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"unseen/internal/kern"
@@ -46,7 +47,7 @@ func (c CPU) overEvery(ctx context.Context, o *Objective, params []float32, grad
 }
 
 // GradientBy is Gradient of an objective over all pairs of a universe where another sums the likelihood of pairs,
-// however many they are. Links are put right by the processor.
+// however many they are. Meanwhile the processor finds what puts links right.
 func (c CPU) GradientBy(ctx context.Context, by LikelihoodSummer, o *Objective, params []float32,
 	grad []float64) (Parts, error) {
 	counted, err := o.everyPair(params, grad)
@@ -63,19 +64,47 @@ func (c CPU) GradientBy(ctx context.Context, by LikelihoodSummer, o *Objective, 
 	if grad != nil {
 		unlinked = make([]float64, o.Size())
 	}
-	sum, summed, err := by.SumLikelihood(ctx, o, params, r, unlinked)
+	var sum float64
+	var summed int64
+	done := make(chan error, 1)
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	go func() {
+		var err error
+		if sum, summed, err = by.SumLikelihood(ctx, o, params, r, unlinked); err != nil {
+			stop()
+		}
+		done <- err
+	}()
+	total, err := c.overLinks(ctx, o, params, grad)
 	if err != nil {
-		return Parts{}, err
+		stop()
 	}
-	if o.Universe.Except == nil && summed != counted {
+	switch elsewhere := <-done; {
+	case elsewhere != nil && (err == nil || !errors.Is(elsewhere, context.Canceled)):
+		return Parts{}, elsewhere
+	case err != nil:
+		return Parts{}, err
+	case o.Universe.Except == nil && summed != counted:
 		return Parts{}, fmt.Errorf("%w: %d pairs were summed, and there are %d", ErrShape, summed, counted)
 	}
+	total.Likelihood += o.LambdaL * sum
+	for k, x := range unlinked {
+		grad[k] += o.LambdaL * x
+	}
+	return o.Join(total, counted, params, grad), nil
+}
+
+// overLinks sums what linked pairs of a universe add beyond what they would add if they were not linked; pairs that the
+// universe leaves out add the opposite of that.
+func (c CPU) overLinks(ctx context.Context, o *Objective, params []float32, grad []float64) (Parts, error) {
+	r := rectangleOf(o.Graph, o.Universe, 0)
 	isTarget := make([]bool, o.Graph.Len())
 	for _, j := range r.Targets {
 		isTarget[j] = true
 	}
 	except := o.Universe.Except
-	total, err := c.overSources(ctx, o, params, grad, func(e *everyPairs, i int32) {
+	return c.overSources(ctx, o, params, grad, func(e *everyPairs, i int32) {
 		for _, j := range o.Graph.Out(i) {
 			if isTarget[j] && r.has(i, j) && !(except != nil && except.HasLink(i, j)) {
 				e.take(i, j, true, 1)
@@ -91,14 +120,6 @@ func (c CPU) GradientBy(ctx context.Context, by LikelihoodSummer, o *Objective, 
 			}
 		}
 	})
-	if err != nil {
-		return Parts{}, err
-	}
-	total.Likelihood += o.LambdaL * sum
-	for k, x := range unlinked {
-		grad[k] += o.LambdaL * x
-	}
-	return o.Join(total, counted, params, grad), nil
 }
 
 // everyPair checks an objective over all pairs of a universe, and returns how many these are.

@@ -470,6 +470,10 @@ func (r *Result) keep(c *checkpoint) {
 	put(c, "result.link", r.LinkParams)
 	put(c, "result.propensity", r.PropensityParams)
 	c.putNumber("result.iterations", r.Iterations)
+	if d := r.Searched; d != nil {
+		put(c, "result.searched", []float64{float64(d.Evaluations), d.Began.Gradient, d.Began.Errors, d.Ended.Gradient,
+			d.Ended.Errors})
+	}
 }
 
 func (r *Result) restore(c *checkpoint) {
@@ -488,4 +492,8 @@ func (r *Result) restore(c *checkpoint) {
 		r.PropensityParams = numbers[float32](c, "result.propensity", r.Propensity.Size())
 	}
 	r.Iterations = c.number("result.iterations", math.MaxInt32)
+	if _, has := c.file.Tensor(c.scope + "result.searched"); has {
+		v := numbers[float64](c, "result.searched", 5)
+		r.Searched = &ExactSearch{int(v[0]), Incline{v[1], v[2]}, Incline{v[3], v[4]}}
+	}
 }

@@ -47,6 +47,10 @@ func TestExactFit(t *testing.T) {
 	if got.Settings.Optimiser != "lbfgs" {
 		t.Error(got.Settings.Optimiser)
 	}
+	if a := got.Searched; a == nil || a.Evaluations > 15 || a.Began.Errors < 10*a.Ended.Errors ||
+		a.Ended.Errors > .01 || a.Ended.Errors == 0 || a.Began.Gradient < 10*a.Ended.Gradient || want.Searched != nil {
+		t.Errorf("the search over all pairs was %+v", a)
+	}
 	if math.Abs(got.Objective.Total()-want.Objective.Total()) > 1e-6*want.Objective.Total() {
 		t.Errorf("the objective is %v, from a sample of all pairs %v", got.Objective, want.Objective)
 	}
@@ -101,9 +105,40 @@ func TestExactFitResumes(t *testing.T) {
 		}
 		stopped.Engine, stopped.Checkpoint.Resume = nil, true
 		got := must(Fit(t.Context(), p, stopped))(t)
-		if !slices.Equal(got.LinkParams, want.LinkParams) || got.Objective != want.Objective {
+		if !slices.Equal(got.LinkParams, want.LinkParams) || got.Objective != want.Objective ||
+			got.Searched.Ended != want.Searched.Ended || got.Searched.Began != want.Searched.Began {
 			t.Errorf("stopped at call %d: %v, in one go %v", at, got.Objective, want.Objective)
 		}
+	}
+}
+
+// A start from which a sample's own steps creep over a plateau ends where a good one does: curvature leads on.
+func TestExactFitFromAfar(t *testing.T) {
+	t.Parallel()
+	p := exactProblem(t, 250, 9)
+	var ends []float64
+	for _, start := range []float64{.02, .9} {
+		r := must(Fit(t.Context(), p, Settings{Method: "mle", Exact: true, Ridge: 4, Starts: []float64{start},
+			Seed: 1}))(t)
+		ends = append(ends, r.Objective.Total())
+		if r.Searched.Evaluations > 12 || r.Searched.Ended.Errors > .05 || r.Iterations > 25 {
+			t.Errorf("from π̂ = %v: %d steps, %+v", start, r.Iterations, *r.Searched)
+		}
+	}
+	if math.Abs(ends[0]-ends[1]) > 1e-6*ends[0] {
+		t.Errorf("it ends at %v", ends)
+	}
+}
+
+// Models whose curvature is not known are learned from all pairs by the steps alone.
+func TestExactFitWithoutCurvature(t *testing.T) {
+	t.Parallel()
+	p := exactProblem(t, 80, 6)
+	s := Settings{Method: "mle", Exact: true, Ridge: 4, Starts: []float64{.3}, Seed: 1, Link: "diagonal-field"}
+	r := must(Fit(t.Context(), p, s))(t)
+	if a := r.Searched; a == nil || a.Evaluations < 2 || a.Began.Errors != 0 || a.Ended.Errors != 0 ||
+		a.Ended.Gradient >= a.Began.Gradient {
+		t.Errorf("the search over all pairs was %+v", a)
 	}
 }
 
@@ -126,5 +161,60 @@ func TestExactFitRefuses(t *testing.T) {
 		if _, err := Fit(t.Context(), p, Settings{Method: "mle", Exact: true}); !errors.Is(err, ErrData) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// The curvature over all pairs that is known by the links is that of the objective, as its gradient turns; and what is
+// left to gain does not depend on how much the likelihood weighs.
+func TestExactCurvature(t *testing.T) {
+	t.Parallel()
+	p := exactProblem(t, 400, 11)
+	r := must(Fit(t.Context(), p, Settings{Method: "mle", Exact: true, Ridge: 4, Starts: []float64{.3}, Seed: 1}))(t)
+	m := &training{ctx: t.Context(), problem: p, result: r, settings: r.Settings, method: methods["mle"]}
+	if err := m.use(r.Settings); err != nil {
+		t.Fatal(err)
+	}
+	pairs, links, err := p.Universe.Count(p.Graph)
+	if err != nil {
+		t.Fatal(err)
+	}
+	params := slices.Concat(r.LinkParams, r.PropensityParams)
+	o := *m.objective
+	v := must(m.informed(&o, params, float64(pairs), float64(links)))(t)
+	o.Graph, o.Universe = p.Graph, p.Universe
+	o.Precision = precisionFor(&o, MeanSquare(o.Link, o.Pairs), 4, r.Settings.LambdaL, pairs)
+	rng := rand.New(rand.NewPCG(2, 2))
+	for round := range 6 {
+		ahead, behind := slices.Clone(params), slices.Clone(params)
+		step := make([]float64, len(params))
+		for i := range r.LinkParams {
+			step[i] = .02 * rng.NormFloat64()
+			ahead[i] += float32(step[i] * sizeOf(&o, i))
+			behind[i] -= float32(step[i] * sizeOf(&o, i))
+		}
+		after, before := make([]float64, o.Size()), make([]float64, o.Size())
+		must(engine.CPU{}.Gradient(t.Context(), &o, ahead, after))(t)
+		must(engine.CPU{}.Gradient(t.Context(), &o, behind, before))(t)
+		var turned, known float64
+		for i := range step {
+			turned += step[i] * sizeOf(&o, i) * (after[i] - before[i]) / 2
+		}
+		for i := range step { // ‖Lᵀ·step‖²
+			along := 0.
+			for k := i; k < len(step); k++ {
+				along += v.factor.Data[k*v.factor.Stride+i] * step[k]
+			}
+			known += along * along
+		}
+		if ratio := known / turned; !(ratio > .8 && ratio < 1.25) {
+			t.Errorf("round %d: a curvature of %v is %v by the gradient", round, known, turned)
+		}
+	}
+	s := r.Settings
+	s.LambdaL *= 7
+	if again := must(Fit(t.Context(), p, s))(t); math.Abs(again.Searched.Began.Errors-r.Searched.Began.Errors) >
+		.2*r.Searched.Began.Errors {
+		t.Errorf("%v standard errors, and %v where the likelihood weighs more", r.Searched.Began.Errors,
+			again.Searched.Began.Errors)
 	}
 }

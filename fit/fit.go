@@ -34,6 +34,7 @@ type Result struct {
 	Ridge      float64      // the prior variance of z that was chosen or learned; 0 if there is none
 	Epochs     []Epoch      // of Adam
 	Iterations int          // of L-BFGS, or rounds of bayes
+	Searched   *ExactSearch // over all pairs, of Settings.Exact
 	Starts     []Start      // where each start ended; the first is the result's
 	Trials     []Trial      // of every point of Settings.Search
 	Posterior  *Posterior
@@ -219,6 +220,7 @@ func fitObjective(ctx context.Context, p sample.Problem, m method, r *Result, re
 		r.Starts = append(r.Starts, summary)
 		if i == 0 {
 			r.Objective, r.Epochs, r.Iterations = cmp.Or(exact, parts), run.epochs, run.iterations
+			r.Searched = run.searched
 			r.LinkParams, r.PropensityParams, r.levels = link, propensity, run.levels
 			if run.epochs != nil {
 				r.Validation = run.validation
@@ -363,7 +365,8 @@ type run struct {
 	epochs     []Epoch // of Adam
 	iterations int     // of L-BFGS
 	memory     []curvature
-	levels     []float64 // by how much its level was moved; nil where it was not
+	searched   *ExactSearch // over all pairs
+	levels     []float64    // by how much its level was moved; nil where it was not
 }
 
 // started returns the parameters to start from.
@@ -464,11 +467,19 @@ func (t *training) minimise(o *engine.Objective, out run) (run, error) {
 		}
 		o.Scale = factorScale(o, MeanSquare(o.Link, o.Pairs), s.Ridge)
 	}
-	l := &lbfgs{engine: s.engine(), objective: o, params: out.params, settings: s.LBFGS,
-		report: t.report(o, s.LBFGS.Iterations), recorder: t.recorder}
+	search := lbfgs{objective: o, params: out.params, settings: s.LBFGS}
+	switch {
+	case t.approaches(o):
+		search.settings.Tolerance = hither
+	case s.Exact:
+		search.settings.Tolerance *= coarser
+	}
+	l := t.equipped(search)
 	err := l.train(t.ctx)
-	out.iterations += l.iteration
-	out.memory = l.memory
+	out.iterations, out.memory = out.iterations+l.iteration, l.memory
+	if err == nil && t.approaches(o) {
+		return t.approach(o, out)
+	}
 	return out, err
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 
 	"unseen/engine"
 )
@@ -15,8 +16,8 @@ type LBFGSSettings struct {
 	// Memory is how many steps the curvature is remembered from; 12, and 50 to learn from all pairs, where every step
 	// is dear.
 	Memory int
-	// Tolerance: stop when three steps in a row lower the objective by less than this share; 1e-6, and 1e-5 to learn
-	// from all pairs.
+	// Tolerance: stop when three steps in a row lower the objective by less than this share; 1e-6. To learn from all
+	// pairs it is 1e-8, and to stop it is enough that by the gradient and the curvature no more is left to gain.
 	Tolerance float64
 }
 
@@ -53,6 +54,9 @@ type lbfgs struct {
 	recorder  *recorder
 	noise     float64 // share of the objective that it may be off by; 0 means 1e-7
 	tries     int     // step lengths, each half the one before; 0 means 30
+	// initial applies what is known of the inverse Hessian beforehand; nil where nothing is. The search then ends where
+	// it says that no more than the tolerance is left.
+	initial func(v []float64)
 
 	// The state of training that a checkpoint keeps.
 	x         []float64 // the parameters in units of their scale
@@ -63,12 +67,20 @@ type lbfgs struct {
 	iteration int
 	still     int // steps in a row that hardly lowered the objective
 	ended     bool
+	stuck     bool // at the last step it found nothing below
+	// how often the objective was evaluated; the length of the gradient, and twice what is left to gain by initial,
+	// where the search began and where it is
+	evaluations  int
+	began, steep [2]float64
 }
 
 // train moves the parameters to the minimum; parts and iteration then say where that is and how many steps it took.
 func (d *lbfgs) train(ctx context.Context) error {
 	n, s := d.objective.Size(), d.settings
-	d.x, d.grad = make([]float64, n), make([]float64, n)
+	d.x = make([]float64, n)
+	if d.grad == nil {
+		d.grad = make([]float64, n)
+	}
 	for i := range d.x {
 		d.x[i] = float64(d.params[i]) / sizeOf(d.objective, i)
 	}
@@ -81,6 +93,10 @@ func (d *lbfgs) train(ctx context.Context) error {
 			return err
 		}
 		d.parts, d.begun = parts, true
+	}
+	if d.iteration == 0 {
+		d.incline()
+		d.began = d.steep
 	}
 	for d.iteration < s.Iterations && d.still < 3 && !d.ended {
 		if err := d.recorder.tick(); err != nil {
@@ -99,14 +115,45 @@ func (d *lbfgs) train(ctx context.Context) error {
 	return nil
 }
 
+// incline finds out how steep it is.
+func (d *lbfgs) incline() {
+	d.steep = [2]float64{math.Sqrt(dot(d.grad, d.grad)), 0}
+	if d.initial != nil {
+		d.steep[1] = product(d.initial, d.grad)
+		d.ended = d.steep[1]/2 <= d.settings.Tolerance*math.Abs(d.parts.Total())
+	}
+}
+
+// product returns ⟨v, Hv⟩, of a symmetric H.
+func product(times func([]float64), v []float64) float64 {
+	image := slices.Clone(v)
+	times(image)
+	return dot(v, image)
+}
+
+// scaled returns initial times the number by which it fits the last step, within bounds.
+func (d *lbfgs) scaled(memory []curvature) func(v []float64) {
+	if d.initial == nil || len(memory) == 0 {
+		return d.initial
+	}
+	last := memory[len(memory)-1]
+	scale := max(.05, min(20, 1/(last.inverse*product(d.initial, last.turned))))
+	return func(v []float64) {
+		d.initial(v)
+		for i := range v {
+			v[i] *= scale
+		}
+	}
+}
+
 // iterate takes one step. The state changes at its end only: one that is interrupted is done again.
 func (d *lbfgs) iterate(ctx context.Context) error {
 	direction, memory := make([]float64, len(d.x)), d.memory
-	descend(direction, d.grad, memory, nil)
+	descend(direction, d.grad, memory, d.scaled(memory))
 	slope := dot(direction, d.grad)
 	if slope >= 0 { // the memory is of no use here
 		memory = nil
-		descend(direction, d.grad, nil, nil)
+		descend(direction, d.grad, nil, d.initial)
 		slope = dot(direction, d.grad)
 	}
 	next, nextGrad := make([]float64, len(d.x)), make([]float64, len(d.x))
@@ -114,11 +161,17 @@ func (d *lbfgs) iterate(ctx context.Context) error {
 	var reached engine.Parts
 	if -slope >= 1e-14 {
 		step := 1.0
-		if memory == nil {
+		if memory == nil && d.initial == nil {
 			step = math.Min(1, 1/math.Sqrt(-slope))
 		}
 		rounding := cmp.Or(d.noise, 1e-7) * math.Abs(d.parts.Total())
-		for range cmp.Or(d.tries, 30) {
+		tries := cmp.Or(d.tries, 30)
+		// the objective says nothing of such a step, but the gradient does
+		blind := d.initial != nil && -slope <= rounding
+		if blind {
+			tries = 1
+		}
+		for range tries {
 			for i := range next {
 				next[i] = d.x[i] + step*direction[i]
 			}
@@ -126,8 +179,12 @@ func (d *lbfgs) iterate(ctx context.Context) error {
 			if reached, err = d.evaluate(ctx, next, nextGrad); err != nil {
 				return err
 			}
-			if reached.Total() <= d.parts.Total()+1e-4*step*slope+rounding {
-				found = true
+			if blind {
+				found = product(d.initial, nextGrad) < d.steep[1]
+			} else {
+				found = reached.Total() <= d.parts.Total()+1e-4*step*slope+rounding
+			}
+			if found {
 				break
 			}
 			step /= 2
@@ -135,7 +192,7 @@ func (d *lbfgs) iterate(ctx context.Context) error {
 	}
 	d.iteration++
 	if !found {
-		d.ended = true // nothing below within rounding
+		d.ended, d.stuck = true, true // nothing below within rounding
 		return nil
 	}
 	d.memory = remember(memory, d.settings.Memory, d.x, next, d.grad, nextGrad)
@@ -147,11 +204,13 @@ func (d *lbfgs) iterate(ctx context.Context) error {
 	copy(d.x, next)
 	copy(d.grad, nextGrad)
 	d.parts = reached
+	d.incline()
 	return nil
 }
 
 func (d *lbfgs) evaluate(ctx context.Context, at, gradient []float64) (engine.Parts, error) {
 	d.place(at)
+	d.evaluations++
 	parts, err := d.engine.Gradient(ctx, d.objective, d.params, gradient)
 	for i := range gradient {
 		gradient[i] *= sizeOf(d.objective, i)
@@ -177,6 +236,9 @@ func (d *lbfgs) keep(c *checkpoint) {
 	c.putNumber("lbfgs.iteration", d.iteration)
 	c.putNumber("lbfgs.still", d.still)
 	c.putTruth("lbfgs.ended", d.ended)
+	c.putTruth("lbfgs.stuck", d.stuck)
+	c.putNumber("lbfgs.evaluations", d.evaluations)
+	put(c, "lbfgs.steep", slices.Concat(d.began[:], d.steep[:]))
 }
 
 func (d *lbfgs) restore(c *checkpoint) {
@@ -190,7 +252,10 @@ func (d *lbfgs) restore(c *checkpoint) {
 	d.parts = engine.Parts{Likelihood: parts[0], Risk: parts[1], Prior: parts[2]}
 	d.memory = c.curvatures("lbfgs.memory", len(d.x))
 	d.iteration, d.still = c.number("lbfgs.iteration", math.MaxInt32), c.number("lbfgs.still", 3)
-	d.ended = c.truth("lbfgs.ended")
+	d.ended, d.stuck = c.truth("lbfgs.ended"), c.truth("lbfgs.stuck")
+	d.evaluations = c.number("lbfgs.evaluations", math.MaxInt32)
+	steep := numbers[float64](c, "lbfgs.steep", 4)
+	d.began, d.steep = [2]float64(steep[:2]), [2]float64(steep[2:])
 }
 
 // remember adds a step to the memory, unless the curvature along it is not positive.

@@ -234,7 +234,7 @@ func (s Settings) WithDefaults() (Settings, error) {
 	}
 	if s.Exact {
 		s.Optimiser = cmp.Or(s.Optimiser, "lbfgs")
-		s.LBFGS.Memory, s.LBFGS.Tolerance = cmp.Or(s.LBFGS.Memory, 50), cmp.Or(s.LBFGS.Tolerance, 1e-5)
+		s.LBFGS.Memory, s.LBFGS.Tolerance = cmp.Or(s.LBFGS.Memory, 50), cmp.Or(s.LBFGS.Tolerance, 1e-8)
 	}
 	s.Optimiser = cmp.Or(s.Optimiser, preset.Optimiser)
 	for _, axis := range preset.Search.Axes {

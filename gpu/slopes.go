@@ -235,7 +235,7 @@ func (s *slopeRows) load() error {
 func (s *slopeRows) groups() (sums, cells, weights int) {
 	n := s.device.processors
 	if s.fast {
-		return n * 384, n * 12, n * 8
+		return n * 256, n * 8, n * 8
 	}
 	return 4 * n * 256, 4 * n, 4 * n
 }
@@ -354,8 +354,8 @@ func (s *slopeRows) runStripes(ctx context.Context, wanted bool) error {
 	if err := cmp.Or(err1, err2, err3); err != nil {
 		return err
 	}
-	first := &kernel{kernelName: kernelName{"hopper_slopes", "slopePairs"}, blocks: processors, threads: 640,
-		shared: 3*2*slopeTile*64*2 + 2*slopeTile*slopeTile*4 + 1024}
+	first := &kernel{kernelName: kernelName{"hopper_slopes", "slopePairs"}, blocks: processors, threads: 384,
+		shared: 6*2*slopeTile*64*2 + 256*32*4 + 1024}
 	second := &kernel{kernelName: kernelName{"hopper_slopes", "addSlopes"}, blocks: processors, threads: 384,
 		shared: 4*(slopeNumbers+slopeTile)*64*2 + 1024}
 	job := unsafe.Pointer(&s.slopeJob)

@@ -87,9 +87,11 @@ func TestExactFitOnACard(t *testing.T) {
 		t.Fatal(err)
 	}
 	say("%d pairs drawn", pairs.Len())
+	// ten times as many pairs are exposed as are linked
+	start := 10 * float64(w.graph.LinkCount()) / float64(nodes) / float64(nodes)
 	last := ""
 	r, err := fit.Fit(t.Context(), sample.Problem{Nodes: model.NodesOf(w.graph), Train: pairs, Graph: w.graph},
-		fit.Settings{Method: "mle", Exact: true, Ridge: 4, Starts: []float64{.3}, Seed: 1, Engine: on,
+		fit.Settings{Method: "mle", Exact: true, Ridge: 4, Starts: []float64{start}, Seed: 1, Engine: on,
 			Progress: func(e progress.Event) {
 				if now := fmt.Sprint(e.Phase, e.Done); now != last {
 					last = now
@@ -99,7 +101,10 @@ func TestExactFitOnACard(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	say("learned: %d steps in all, objective %v", r.Iterations, r.Objective)
+	say("learned: %d steps in all, objective %v; over all pairs %+v", r.Iterations, r.Objective, *r.Searched)
+	if end := r.Searched.Ended; !(end.Errors < .1) || !(end.Gradient < r.Searched.Began.Gradient) {
+		t.Errorf("it ended %v standard errors from the optimum, with a gradient of %v", end.Errors, end.Gradient)
+	}
 	means, err := on.AllPairs(t.Context(), w.graph, predictorOf(r), graph.Universe{}, 0)
 	if err != nil {
 		t.Fatal(err)

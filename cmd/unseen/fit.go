@@ -470,17 +470,18 @@ type fitReport struct {
 	Links    int         `json:"links"`   // seen among them
 	Seconds  float64     `json:"seconds"` // of training
 
-	Objective  float64     `json:"objective"`
-	Likelihood float64     `json:"objectiveLikelihood"`
-	Risk       float64     `json:"objectiveRisk"`
-	Validation float64     `json:"validation,omitempty"`
-	Ridge      float64     `json:"ridge,omitempty"`
-	Epochs     int         `json:"epochs,omitempty"`
-	Iterations int         `json:"iterations,omitempty"`
-	Test       *fitMarks   `json:"test,omitempty"` // of a world: beside the truth
-	Held       *fitHeld    `json:"held,omitempty"` // of a dataset: against links that were held out
-	Starts     []fit.Start `json:"starts,omitempty"`
-	Trials     []fit.Trial `json:"trials,omitempty"` // of --search
+	Objective  float64          `json:"objective"`
+	Likelihood float64          `json:"objectiveLikelihood"`
+	Risk       float64          `json:"objectiveRisk"`
+	Validation float64          `json:"validation,omitempty"`
+	Ridge      float64          `json:"ridge,omitempty"`
+	Epochs     int              `json:"epochs,omitempty"`
+	Iterations int              `json:"iterations,omitempty"`
+	Searched   *fit.ExactSearch `json:"searched,omitempty"` // of --exact: over all pairs
+	Test       *fitMarks        `json:"test,omitempty"`     // of a world: beside the truth
+	Held       *fitHeld         `json:"held,omitempty"`     // of a dataset: against links that were held out
+	Starts     []fit.Start      `json:"starts,omitempty"`
+	Trials     []fit.Trial      `json:"trials,omitempty"` // of --search
 
 	Findings    *fit.Findings         `json:"findings,omitempty"`    // the doctor's
 	Certificate *evaluate.Certificate `json:"certificate,omitempty"` // of --certify
@@ -740,7 +741,7 @@ func runFit(ctx context.Context, f fitFlags, t *display) (*fitReport, error) {
 		Settings: fitSettings{result.Settings}, Seconds: time.Since(began).Seconds(),
 		Objective: result.Objective.Total(), Likelihood: result.Objective.Likelihood, Risk: result.Objective.Risk,
 		Validation: result.Validation, Ridge: result.Ridge, Epochs: len(result.Epochs), Iterations: result.Iterations,
-		Starts: result.Starts, Trials: result.Trials, Findings: result.Findings,
+		Searched: result.Searched, Starts: result.Starts, Trials: result.Trials, Findings: result.Findings,
 		Warnings: append([]risk.Warning{}, result.Warnings...), Model: f.output,
 	}
 	if r.Pairs, r.Links, err = learnedFrom(problem, settings.Exact); err != nil {

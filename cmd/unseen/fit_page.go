@@ -70,7 +70,7 @@ func (r *fitReport) print(w io.Writer) error {
 	case r.Iterations > 0:
 		b.WriteString(", " + amount.Of(r.Iterations, "iteration"))
 	}
-	b.WriteString("\n")
+	r.printSearched(&b)
 	r.printTrials(&b)
 	r.printStarts(&b)
 	r.printFindings(&b)
@@ -203,6 +203,22 @@ func printSet(b *strings.Builder, set *fit.ClaimSet) {
 
 // claimed writes a range of shares in percent.
 func claimed(r fit.SetRange) string { return fmt.Sprintf("%.3g to %.3g", 100*r.Low, 100*r.High) }
+
+// printSearched ends the line, and says how learning from all pairs went.
+func (r *fitReport) printSearched(b *strings.Builder) {
+	b.WriteString("\n")
+	all := r.Searched
+	if all == nil {
+		return
+	}
+	fmt.Fprintf(b, "  all pairs were summed %s; the gradient went from %.2g to %.2g",
+		amount.Of(all.Evaluations, "time"), all.Began.Gradient, all.Ended.Gradient)
+	if all.Ended.Errors > 0 {
+		fmt.Fprintf(b, ",\n  the distance from the optimum from %.2g to %.2g standard errors", all.Began.Errors,
+			all.Ended.Errors)
+	}
+	b.WriteString("\n")
+}
 
 // printTrials shows what the search tried.
 func (r *fitReport) printTrials(b *strings.Builder) {

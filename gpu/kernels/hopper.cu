@@ -22,11 +22,14 @@ __device__ __forceinline__ void addWhole(const Job &job, const Corner &c, u32 as
       EACH there[e] = (e < 2 ? a.y : b.y) + c.sThere + (e % 2 ? both.w : both.y);
       EACH back[e] = (e < 2 ? a.z : b.z) + c.sBack + (e % 2 ? both.z : both.x);
       addDense<kKind>(job, z, there, back, t);
+    } else if (kKind == 4) {
+      t.rare(z);
     } else {
       addEven<kKind>(job, c, z, t);
     }
     t.pairs += kWide;
   }
+  if (kKind == 4) t.finish(c.there.x, c.back.x);
 }
 
 // addTile adds the fours of one group.
@@ -35,6 +38,7 @@ __device__ __forceinline__ void addTile(const Job &job, const Corner &c, u32 asi
   const u32 lane = threadIdx.x % 32, row = c.first + threadIdx.x % 128 / 32 * 16 + lane / 4, column = c.left + lane % 4 * 2;
   if (c.whole && c.even) {
     if (kDense && c.kind == 3) addWhole<kDense, 3>(job, c, aside, group, row, column, t);
+    else if (!kDense && c.kind == 4) addWhole<kDense, 4>(job, c, aside, group, row, column, t);
     else if (!kDense && c.kind == 0) addWhole<kDense, 0>(job, c, aside, group, row, column, t);
     else if (!kDense && c.kind == 1) addWhole<kDense, 1>(job, c, aside, group, row, column, t);
     else addWhole<kDense, 2>(job, c, aside, group, row, column, t);

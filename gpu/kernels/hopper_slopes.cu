@@ -1,10 +1,10 @@
 // The gradient over all pairs on a Hopper card, stripe by stripe of tiles. First their products are made, as for the sums,
 // and G of every pair is put aside in bfloat16, as the matrix units take it from registers. Then G is multiplied with the rows.
 #include "slopes.cuh"
-#include "hopper_tiles.cuh"
+#include "hopper_turns.cuh"
 
-// Of a tile of G 2048 pieces of 16 bytes are put aside: by halves of its columns and then of its rows, by 16 columns and by
-// thread. A piece has rows lane/4 and lane/4 + 8 of columns 2·(lane % 4) and the next, and of those 8 further.
+// Of a tile of G of 128 × 128, 2048 pieces of 16 bytes are put aside: by halves of its columns and then of its rows, by 16
+// columns and by thread. A piece has rows lane/4 and lane/4 + 8 of columns 2·(lane % 4) and the next, and of those 8 further.
 constexpr u32 kPieces = 2048;
 
 __device__ __forceinline__ u32 pack(float low, float high) {
@@ -12,12 +12,113 @@ __device__ __forceinline__ u32 pack(float low, float high) {
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(y) : "f"(high), "f"(low));
   return y;
 }
+__device__ __forceinline__ uint4 piece(const Wide &a, const Wide &b) {
+  return make_uint4(pack(a[0], a[1]), pack(a[2], a[3]), pack(b[0], b[1]), pack(b[2], b[3]));
+}
+
+// SlopeAdder adds up the tiles of a thread of the groups that multiply, and puts their slopes aside. Those of pairs that all
+// are pairs stay in registers; of others 32 products of a thread at a time go through shared memory, as their code is too long
+// to be written out.
+struct SlopeAdder {
+  double sums[kSlopeSums] = {};
+  double there = 0, back = 0; // of the tiles since the fields of held
+  SlopeCorner held, corner;
+  bool holds = false;
+  uint4 *pieces;
+  __device__ __forceinline__ void begin(const SlopeJob &job, u32 row, u32 column) {
+    corner.find<kTile, kTile>(job, row * kTile, column * kTile);
+    pieces = job.slopes + (u64(row - job.top) * job.bottom + column) * kPieces + threadIdx.x % 128;
+  }
+  __device__ __forceinline__ void add(const SlopeJob &job, const float (&upper)[64], const float (&lower)[64], u32 aside) {
+    if (holds && corner.there != held.there) flush(job);
+    held = corner;
+    holds = true;
+    SlopeTotals t;
+    addHalf<0>(job, upper, aside, t);
+    addHalf<1>(job, lower, aside, t);
+    t.finish(corner);
+    there += t.there;
+    back += t.back;
+    sums[0] += t.nll;
+    sums[1] += t.dz;
+    sums[2] += t.pairs;
+  }
+  // flush adds what was held to the cells of a warp.
+  __device__ __forceinline__ void flush(const SlopeJob &job) {
+    for (int step = 16; step > 0; step /= 2) {
+      there += __shfl_xor_sync(0xffffffff, there, step);
+      back += __shfl_xor_sync(0xffffffff, back, step);
+    }
+    if (holds && threadIdx.x % 32 == 0)
+      addCells(job.cells + u64(blockIdx.x * 8 + threadIdx.x / 32 - 4) * job.fields * job.fields, held, there, back);
+    there = back = 0;
+  }
+  template <int kFrom> static __device__ __forceinline__ Wide four(const float (&acc)[64]) {
+    Wide v;
+    EACH v[e] = acc[kFrom + e];
+    return v;
+  }
+  // addWhole adds eight products after eight, from a place on.
+  template <bool kRarely, int kFrom, int kSteps>
+  static __device__ __forceinline__ void addWhole(const SlopeCorner &c, const float (&acc)[64], float shift, uint4 *out, SlopeTotals &t) {
+    if constexpr (kSteps > 0) {
+      const Wide a = kRarely ? slopesRare(c, four<kFrom>(acc), shift, t) : slopesWhole(c, four<kFrom>(acc), shift, t);
+      const Wide b = kRarely ? slopesRare(c, four<kFrom + 4>(acc), shift, t) : slopesWhole(c, four<kFrom + 4>(acc), shift, t);
+      constexpr int kStep = kFrom / 8;
+      out[(kStep / 4 * 8 + kStep % 4) * 128] = piece(a, b);
+      addWhole<kRarely, kFrom + 8, kSteps - 1>(c, acc, shift, out, t);
+    }
+  }
+  // addAny adds 32 products, from a place on, that may be pairs.
+  template <int kFrom>
+  __device__ __forceinline__ void addAny(const SlopeJob &job, const SlopeCorner &c, const float (&acc)[64], u32 half, u32 aside, uint4 *out, SlopeTotals &t) {
+    const u32 mine = aside + (threadIdx.x - 128) * 16, lane = threadIdx.x % 32;
+    const u32 down = c.first + half * (kTile / 2) + threadIdx.x % 128 / 32 * 16 + lane / 4, across = c.left + lane % 4 * 2;
+#pragma unroll
+    for (u32 g = 0; g < 8; g++)
+      asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(mine + g * 4096), "f"(acc[kFrom + g * 4]), "f"(acc[kFrom + g * 4 + 1]), "f"(acc[kFrom + g * 4 + 2]), "f"(acc[kFrom + g * 4 + 3]) : "memory");
+#pragma unroll 1
+    for (u32 k = 0; k < 4; k++) {
+      const u32 step = kFrom / 8 + k;
+      Wide g[2];
+#pragma unroll
+      for (u32 h = 0; h < 2; h++) {
+        u32 i[kWide], j[kWide];
+        EACH i[e] = down + e / 2 * 8, j[e] = across + step * 16 + h * 8 + e % 2;
+        Wide z;
+        asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(z[0]), "=f"(z[1]), "=f"(z[2]), "=f"(z[3]) : "r"(mine + (k * 2 + h) * 4096) : "memory");
+        EACH z[e] += job.offset;
+        g[h] = slopesAny(job, c, z, i, j, t);
+      }
+      out[(step / 4 * 8 + step % 4) * 128] = piece(g[0], g[1]);
+    }
+  }
+  // addHalf adds the products of half of the rows.
+  template <int kHalf> __device__ __forceinline__ void addHalf(const SlopeJob &job, const float (&acc)[64], u32 aside, SlopeTotals &t) {
+    const SlopeCorner &c = corner;
+    uint4 *out = pieces + kHalf * 512;
+    const float shift = -kLog2e * job.offset;
+    if (c.whole && c.kind == 0) {
+      addWhole<true, 0, 8>(c, acc, shift, out, t);
+    } else if (c.whole && c.kind == 1) {
+      addWhole<false, 0, 8>(c, acc, shift, out, t);
+    } else {
+      addAny<0>(job, c, acc, kHalf, aside, out, t);
+      addAny<32>(job, c, acc, kHalf, aside, out, t);
+    }
+  }
+  __device__ __forceinline__ void keep(const SlopeJob &job) {
+    flush(job);
+    const u64 thread = u64(blockIdx.x) * 256 + threadIdx.x - 128;
+    for (int k = 0; k < kSlopeSums; k++) job.sums[thread * kSlopeSums + k] += sums[k];
+  }
+};
 
 // SlopeWork is the tiles of a stripe, eight columns of tiles at a time, so that the rows of those that are computed at the
 // same time are few.
 struct SlopeWork {
   typedef SlopeJob Task;
-  typedef SlopeCorner Corner;
+  typedef SlopeAdder Adder;
   static __device__ __forceinline__ bool tileAt(const SlopeJob &job, u64 number, u32 &row, u32 &column) {
     constexpr u32 kAcross = 8;
     const u32 high = job.bottom - job.top, within = u32(number % (high * kAcross));
@@ -25,53 +126,17 @@ struct SlopeWork {
     column = u32(number / (high * kAcross)) * kAcross + within % kAcross;
     return column <= row;
   }
-  struct Adder {
-    double sums[kSlopeSums] = {};
-    u32 turn = 0; // of sixteen parts of a tile the groups take five or six in turn
-    __device__ __forceinline__ void add(const SlopeJob &job, const SlopeCorner &c, u32 aside, u32 group) {
-      const u32 lane = threadIdx.x % 32, row = c.first + threadIdx.x % 128 / 32 * 16 + lane / 4, column = c.left + lane % 4 * 2;
-      uint4 *out = job.slopes + (u64(c.first / kTile - job.top) * job.bottom + c.left / kTile) * kPieces + threadIdx.x % 128;
-      SlopeTotals t;
-#pragma unroll 1
-      for (u32 part = (group + turn) % kAdding; part < 16; part += kAdding) {
-        const u32 half = part / 8, step = part % 8;
-        Wide g[2];
-#pragma unroll
-        for (u32 k = 0; k < 2; k++) {
-          u32 i[kWide], j[kWide];
-          EACH i[e] = row + half * (kTile / 2) + e / 2 * 8, j[e] = column + step * 16 + k * 8 + e % 2;
-          g[k] = slopesOf(job, c, takeBack(aside + (half * 16 + step * 2 + k) * 2048), i, j, t);
-        }
-        out[((step / 4 * 2 + half) * 4 + step % 4) * 128] =
-            make_uint4(pack(g[0][0], g[0][1]), pack(g[0][2], g[0][3]), pack(g[1][0], g[1][1]), pack(g[1][2], g[1][3]));
-      }
-      turn = (turn + 1) % kAdding;
-      for (int step = 16; step > 0; step /= 2) {
-        t.there += __shfl_xor_sync(0xffffffff, t.there, step);
-        t.back += __shfl_xor_sync(0xffffffff, t.back, step);
-      }
-      if (lane == 0)
-        addCells(job.cells + u64(blockIdx.x * 4 * kAdding + threadIdx.x / 32 - 8) * job.fields * job.fields, c, t.there, t.back);
-      sums[0] += t.nll;
-      sums[1] += t.dz;
-      sums[2] += t.pairs;
-    }
-    __device__ __forceinline__ void keep(const SlopeJob &job, u64 thread) {
-      for (int k = 0; k < kSlopeSums; k++) job.sums[thread * kSlopeSums + k] += sums[k];
-    }
-  };
 };
 
 extern "C" __global__ void __launch_bounds__(kThreads, 1)
 slopePairs(SlopeJob job, const __grid_constant__ TensorMap queries, const __grid_constant__ TensorMap rows) {
-  addTiles<false, SlopeWork>(job, &queries, &rows);
+  tilesInTurns<SlopeWork>(job, &queries, &rows);
 }
 
 // Products of G with the rows, turned: tiles of 128 nodes by 256 numbers over at most kSegment columns of tiles, after which
 // sums in float32 are multiplied with the nodes' own rows and go on in float64.
 constexpr u32 kSegment = 128, kNumbers = 256;
 constexpr int kDeep = 4, kTurnedBytes = kNumbers * kDepth * 2, kSlopeBytes = kTile * kDepth * 2, kDeepBytes = kTurnedBytes + kSlopeBytes;
-constexpr int kMultiplying = 128 * 3;
 
 __device__ __forceinline__ void multiplySlopes(float (&acc)[128], const uint4 &a, u64 b, int keep) {
   asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %133, 0;\nwgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 " LIST128
@@ -121,7 +186,7 @@ __device__ __forceinline__ void addOwn(const SlopeJob &job, const unsigned short
   }
 }
 
-extern "C" __global__ void __launch_bounds__(kMultiplying, 1)
+extern "C" __global__ void __launch_bounds__(kThreads, 1)
 addSlopes(SlopeJob job, const __grid_constant__ TensorMap turned, const unsigned short *rows) {
   extern __shared__ unsigned char stages[];
   __shared__ alignas(8) u64 full[kDeep], empty[kDeep];

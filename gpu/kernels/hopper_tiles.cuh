@@ -12,18 +12,6 @@ constexpr int kThreads = 128 * (2 + kAdding);
 // Of 96 registers that each thread begins with, those of the other groups give some up to the one that multiplies: 40, 160 and
 // three times 88 are less than five times 96, or it would wait for ever.
 
-#define LIST64                                                                                                         \
-  "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,"    \
-  "%30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,"    \
-  "%58,%59,%60,%61,%62,%63}"
-
-template <bool kHalf>
-__device__ __forceinline__ void product(float (&acc)[64], u64 a, u64 b, int keep) {
-  if (kHalf)
-    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\nwgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 " LIST64 ", %64, %65, p, 1, 1, 0, 0;\n}" : REG64(acc) : "l"(a), "l"(b), "r"(keep));
-  else
-    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\nwgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 " LIST64 ", %64, %65, p, 1, 1, 0, 0;\n}" : REG64(acc) : "l"(a), "l"(b), "r"(keep));
-}
 // A thread of the group that multiplies has 128 products of a tile: 32 times four, of which element e is in row
 // lane/4 + 8·(e/2) and in column 2·(lane % 4) + e % 2 of eight; the first sixteen fours are of the upper half.
 __device__ __forceinline__ void putAside(u32 to, const float (&acc)[64]) {

@@ -80,6 +80,23 @@ __device__ __forceinline__ float negLogSmall(float x) {
 }
 __device__ __forceinline__ float negLogAny(float x, float q) { return x > kSmall ? -kLn2 * log2Fast(q) : negLogSmall(x); }
 
+// −log(1 − x) for x from 0 to 1/2, within 2e-7 of itself.
+__device__ __forceinline__ Wide negLogHalf(const Wide &x) {
+  Wide p;
+  EACH p[e] = fmaf(1.15861404f, x[e], -1.03603899f);
+  horner(p, x, 0.754588425f);
+  horner(p, x, 0.0483580567f);
+  horner(p, x, 0.270477027f);
+  horner(p, x, 0.332006842f);
+  horner(p, x, 0.500032187f);
+  horner(p, x, 0.999999881f);
+  EACH p[e] *= x[e];
+  return p;
+}
+
+// kRare is the π up to which two powers of it are enough.
+constexpr float kRare = 5e-4f;
+
 // sigmoids sets σ(z), σ(−z) and exp(−|z|).
 __device__ __forceinline__ void sigmoids(const Wide &z, Wide &sigma, Wide &other, Wide &u) {
   Wide r;
@@ -126,6 +143,35 @@ struct Exposure {
 struct Totals {
   float link = 0, no = 0, nll = 0, psi = 0, tau = 0;
   u32 pairs = 0;
+  // Of rare exposure Σσ², Σσ(−z) softplus z, Σσ softplus −z, and the last two times σ
+  float squares = 0, hidden = 0, shown = 0, hiddenMore = 0, shownMore = 0;
+  // rare adds both directions, where both π are rare: see finish
+  __device__ __forceinline__ void rare(const Wide &z) {
+    Wide u, sigma, other, l;
+    EACH u[e] = exp2Fast(fminf(-kLog2e * z[e], 100.f));
+    EACH sigma[e] = inverse(1 + u[e]);
+    EACH other[e] = u[e] * sigma[e];
+    EACH l[e] = fminf(sigma[e], other[e]);
+    l = negLogHalf(l);
+    EACH u[e] = fmaxf(z[e], 0.f) + l[e];
+    EACH l[e] += fmaxf(-z[e], 0.f);
+    link += (sigma[0] + sigma[1]) + (sigma[2] + sigma[3]);
+    no += (u[0] + u[1]) + (u[2] + u[3]);
+    EACH squares = fmaf(sigma[e], sigma[e], squares);
+    EACH other[e] *= u[e];
+    EACH l[e] *= sigma[e];
+    hidden += (other[0] + other[1]) + (other[2] + other[3]);
+    shown += (l[0] + l[1]) + (l[2] + l[3]);
+    EACH hiddenMore = fmaf(other[e], sigma[e], hiddenMore);
+    EACH shownMore = fmaf(l[e], sigma[e], shownMore);
+  }
+  // finish adds what rare exposure makes of these, given both π: 1/q is 1 + πσ, and −log q is πσ + (πσ)²/2
+  __device__ __forceinline__ void finish(float a, float b) {
+    const float one = a + b, two = a * a + b * b;
+    nll += fmaf(one, link, two / 2 * squares);
+    psi += fmaf(one, hiddenMore, 2 * hidden);
+    tau += fmaf(2 - one, shown, (one - two) * shownMore);
+  }
   // shared adds what both directions share; w is 0 for what is no pair
   __device__ __forceinline__ void shared(const Pairs &p, const Wide &w) {
     EACH link = fmaf(p.sigma[e], w[e], link);
@@ -223,7 +269,8 @@ struct Corner {
   float sThere, sBack;
   // How its pairs are added, if it is whole and even: 0 where π is so small that four pairs together are unlikely to be
   // linked, in both directions; 1 where products of four q are not too small for float32; 2 else, where the risks see other
-  // π, or where there is one direction; 3 where every pair has a π of its own, up to 1 − 1e-18.
+  // π, or where there is one direction; 3 where every pair has a π of its own, up to 1 − 1e-18;
+  // 4 where π is rare in both directions.
   int kind;
   template <u32 kRows, u32 kColumns> __device__ __forceinline__ void find(const Job &job, u32 from, u32 to) {
     first = from;
@@ -243,7 +290,7 @@ struct Corner {
     back = job.table[returns + 1];
     const bool floored = job.dense ? job.floor > 0 : there.x != there.z || back.x != back.z;
     const bool tiny = !job.dense && fminf(there.y, back.y) < 1e-8f;
-    kind = !job.both || floored || tiny ? 2 : job.dense ? 3 : 4 * (there.x + back.x) > kSmall ? 1 : 0;
+    kind = !job.both || floored || tiny ? 2 : job.dense ? 3 : fmaxf(there.x, back.x) <= kRare ? 4 : 4 * (there.x + back.x) > kSmall ? 1 : 0;
   }
 };
 

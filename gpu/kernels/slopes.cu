@@ -55,6 +55,7 @@ __device__ __forceinline__ void sumSlopes(const SlopeJob &job, const T *queries,
       const Wide g = slopesOf(job, c, z, i, j, t);
       EACH slopes[above + r][before + e] = g[e];
     }
+    t.finish(c);
     for (int step = 16; step > 0; step /= 2) {
       t.there += __shfl_xor_sync(0xffffffff, t.there, step);
       t.back += __shfl_xor_sync(0xffffffff, t.back, step);

@@ -37,7 +37,7 @@ struct SlopeCorner {
   u32 there, back; // cells
   float4 pi;
   bool whole; // all of its pairs are pairs, in both directions
-  int kind;   // 0 where π is so small that four pairs together are unlikely to be linked, 1 where products of q are no trouble, 2 else
+  int kind;   // 0 where both π are rare, 1 where products of q are no trouble, 2 else
   template <u32 kRows, u32 kColumns> __device__ __forceinline__ void find(const SlopeJob &job, u32 from, u32 to) {
     first = from;
     left = to;
@@ -46,34 +46,62 @@ struct SlopeCorner {
     back = b.x * job.fields + a.x;
     pi = job.table[there];
     whole = !job.ordered && a.y && b.y && from >= to + kColumns;
-    kind = fminf(pi.y, pi.w) < 1e-8f ? 2 : 4 * (pi.x + pi.z) > kSmall ? 1 : 0;
+    kind = fmaxf(pi.x, pi.z) <= kRare ? 0 : fminf(pi.y, pi.w) >= .05f ? 1 : 2;
   }
 };
 
-// Totals of a thread over one tile: Σ −log q, Σ G, Σ σ/q there and back, and how many pairs.
+// Totals of a thread over one tile: Σ −log q, Σ G, Σ σ/q there and back, of rare exposure Σσ and Σσ², and how many pairs.
 struct SlopeTotals {
-  float nll = 0, dz = 0, there = 0, back = 0;
+  float nll = 0, dz = 0, there = 0, back = 0, first = 0, second = 0;
   u32 pairs = 0;
+  // finish adds what rare exposure makes of the powers of σ: −log q is πσ + (πσ)²/2, and σ/q is σ + πσ².
+  __device__ __forceinline__ void finish(const SlopeCorner &c) {
+    const float a = c.pi.x, b = c.pi.z;
+    nll = fmaf(a + b, first, fmaf((a * a + b * b) / 2, second, nll));
+    there += fmaf(a, second, first);
+    back += fmaf(b, second, first);
+  }
 };
 
+// slopeSigmoids returns σ(z), given the products and −log₂e times the offset of z.
+__device__ __forceinline__ Wide slopeSigmoids(const Wide &product, float shift) {
+  Wide sigma;
+  EACH sigma[e] = exp2Fast(fmaf(product[e], -kLog2e, shift));
+  EACH sigma[e] = inverse(1 + sigma[e]);
+  return sigma;
+}
+
+// slopesRare sets G of pairs of a tile that is whole, where both π are rare. Every instruction tells: a card at work on this
+// is at the limit of its power.
+__device__ __forceinline__ Wide slopesRare(const SlopeCorner &c, const Wide &product, float shift, SlopeTotals &t) {
+  const float one = c.pi.x + c.pi.z, two = c.pi.x * c.pi.x + c.pi.z * c.pi.z;
+  const Wide sigma = slopeSigmoids(product, shift);
+  Wide g;
+  EACH g[e] = fmaf(-sigma[e], sigma[e], sigma[e]) * fmaf(two, sigma[e], one);
+  t.first += (sigma[0] + sigma[1]) + (sigma[2] + sigma[3]);
+  EACH t.second = fmaf(sigma[e], sigma[e], t.second);
+  t.dz += (g[0] + g[1]) + (g[2] + g[3]);
+  t.pairs += 2 * kWide;
+  return g;
+}
+
 // slopesWhole sets G of pairs of a tile that is whole.
-template <int kKind> __device__ __forceinline__ Wide slopesWhole(const SlopeCorner &c, const Wide &z, SlopeTotals &t) {
-  Wide sigma, other, u, q, p, both, r, seen, g;
-  sigmoids(z, sigma, other, u);
-  EACH q[e] = fmaf(c.pi.y, sigma[e], other[e]);
-  EACH p[e] = fmaf(c.pi.w, sigma[e], other[e]);
+__device__ __forceinline__ Wide slopesWhole(const SlopeCorner &c, const Wide &product, float shift, SlopeTotals &t) {
+  const float sum = c.pi.x + c.pi.z, times = c.pi.x * c.pi.z;
+  const Wide sigma = slopeSigmoids(product, shift);
+  Wide q, p, both, r, seen, g;
+  EACH q[e] = fmaf(-c.pi.x, sigma[e], 1.f);
+  EACH p[e] = fmaf(-c.pi.z, sigma[e], 1.f);
   EACH both[e] = q[e] * p[e];
-  EACH r[e] = inverse(both[e]) * sigma[e];
-  EACH seen[e] = c.pi.x * sigma[e];
-  EACH u[e] = c.pi.z * sigma[e];
-  EACH seen[e] = fmaf(-seen[e], u[e], seen[e] + u[e]); // 1 − both
-  const float a = fmaf(-seen[0], seen[1], seen[0] + seen[1]), b = fmaf(-seen[2], seen[3], seen[2] + seen[3]);
-  if (kKind == 0) t.nll += negLogSmall(fmaf(-a, b, a + b));
-  else t.nll += negLogAny(a, both[0] * both[1]) + negLogAny(b, both[2] * both[3]);
+  EACH r[e] = inverse(both[e]);
+  EACH g[e] = fmaf(-sigma[e], sigma[e], sigma[e]) * r[e];
+  EACH r[e] *= sigma[e];
+  EACH seen[e] = fmaf(-times, sigma[e], sum) * sigma[e]; // 1 − both
   EACH t.there = fmaf(p[e], r[e], t.there);
   EACH t.back = fmaf(q[e], r[e], t.back);
-  EACH g[e] = fmaf(c.pi.x, p[e], c.pi.z * q[e]);
-  EACH g[e] *= other[e] * r[e];
+  EACH g[e] *= fmaf(-2 * times, sigma[e], sum);
+  const float a = fmaf(-seen[0], seen[1], seen[0] + seen[1]), b = fmaf(-seen[2], seen[3], seen[2] + seen[3]);
+  t.nll += negLogAny(fmaf(-a, b, a + b), both[0] * both[1] * (both[2] * both[3]));
   t.dz += (g[0] + g[1]) + (g[2] + g[3]);
   t.pairs += 2 * kWide;
   return g;
@@ -102,16 +130,16 @@ __device__ __forceinline__ Wide slopesAny(const SlopeJob &job, const SlopeCorner
 }
 
 // slopesOf sets G of four pairs of a tile.
-__device__ __forceinline__ Wide slopesOf(const SlopeJob &job, const SlopeCorner &c, Wide z, const u32 (&i)[kWide],
+__device__ __forceinline__ Wide slopesOf(const SlopeJob &job, const SlopeCorner &c, Wide product, const u32 (&i)[kWide],
                                          const u32 (&j)[kWide], SlopeTotals &t) {
-  EACH z[e] += job.offset;
-  if (c.whole && c.kind == 0) return slopesWhole<0>(c, z, t);
-  if (c.whole && c.kind == 1) return slopesWhole<1>(c, z, t);
-  return slopesAny(job, c, z, i, j, t);
+  if (c.whole && c.kind == 0) return slopesRare(c, product, -kLog2e * job.offset, t);
+  if (c.whole && c.kind == 1) return slopesWhole(c, product, -kLog2e * job.offset, t);
+  EACH product[e] += job.offset;
+  return slopesAny(job, c, product, i, j, t);
 }
 
 // addCells adds what a tile's pairs slope in the logits of π to the cells, given the sums of σ/q.
-__device__ __forceinline__ void addCells(double *cells, const SlopeCorner &c, float there, float back) {
-  cells[c.there] += double(c.pi.x * c.pi.y) * double(there);
-  cells[c.back] += double(c.pi.z * c.pi.w) * double(back);
+__device__ __forceinline__ void addCells(double *cells, const SlopeCorner &c, double there, double back) {
+  cells[c.there] += double(c.pi.x * c.pi.y) * there;
+  cells[c.back] += double(c.pi.z * c.pi.w) * back;
 }
