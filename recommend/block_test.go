@@ -2,6 +2,7 @@ package recommend
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"testing"
 
@@ -14,8 +15,15 @@ import (
 func TestBlocksGiveTheWholeList(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
-	for _, kind := range []string{"diagonal", "diagonal-field", "low-rank"} {
-		g, m, _ := small(t, 120, kind)
+	for _, kind := range []string{"diagonal", "diagonal-field", "low-rank", "members", "popular"} {
+		link := kind
+		if kind == "members" || kind == "popular" {
+			link = "diagonal"
+		}
+		g, m, _ := small(t, 120, link)
+		if link != kind {
+			m = withMembers(m, g, 4, kind == "popular")
+		}
 		r, err := New(g, m, Options{})
 		if err != nil {
 			t.Fatal(err)
@@ -33,7 +41,7 @@ func TestBlocksGiveTheWholeList(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, size := range []int{1, 7, 50, g.Len()} {
-			lists := make([][]engine.Hit, g.Len())
+			lists := make([][]BlockHit, g.Len())
 			for first := 0; first < g.Len(); first += size {
 				n := min(size, g.Len()-first)
 				block, err := graph.NewVectors(n, g.Vectors().Dim())
@@ -49,7 +57,13 @@ func TestBlocksGiveTheWholeList(t *testing.T) {
 				}
 				b := Block{First: int32(first), Vectors: block, Fields: g.Fields()[first : first+n],
 					FieldCount: g.FieldCount(), Engine: engine.CPU{Threads: 2}}
-				found, err := b.Top(ctx, m.Link.(model.InnerProduct), m.LinkParams, sources, 6)
+				if kind == "popular" {
+					if _, err := b.Top(ctx, m, sources, 6); !errors.Is(err, ErrModel) {
+						t.Fatalf("without popularity: %v", err)
+					}
+					b.Popularity = m.Popularity[first : first+n]
+				}
+				found, err := b.Top(ctx, m, sources, 6)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -59,8 +73,12 @@ func TestBlocksGiveTheWholeList(t *testing.T) {
 			}
 			for i, row := range rows {
 				var got []int32
+				var logits []float32
 				for _, h := range lists[i] {
-					got = append(got, h.Target)
+					got, logits = append(got, h.Target), append(logits, h.Logit)
+				}
+				if !slices.Equal(logits, row.Logits) {
+					t.Fatalf("%s, blocks of %d: %d has the logits %v, at once %v", kind, size, i, logits, row.Logits)
 				}
 				if !slices.Equal(got, row.Targets) {
 					t.Fatalf("%s, blocks of %d: %d is given %v, at once %v", kind, size, i, got, row.Targets)
@@ -68,7 +86,7 @@ func TestBlocksGiveTheWholeList(t *testing.T) {
 			}
 		}
 	}
-	if _, err := (Block{}).Top(ctx, nil, nil, nil, 0); err == nil {
+	if _, err := (Block{}).Top(ctx, model.Model{}, nil, 0); err == nil {
 		t.Error("a list of none was made")
 	}
 }

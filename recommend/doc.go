@@ -18,7 +18,7 @@
 // the published model, and the list's Agreement says on how many of its first 10 all of them agree. Ranked by π̂ŷ, the
 // probability that a link is seen, the list repeats past exposure; it is there for comparison and says so.
 //
-// Bridges and the lists of a Block go by the published ŷ alone.
+// Bridges go by the published ŷ alone.
 //
 // # Speed
 //

@@ -7,7 +7,6 @@ import (
 
 	"unseen/engine"
 	"unseen/internal/enginetest"
-	"unseen/model"
 )
 
 // What is heavy goes through the engine, whatever it is; where that fails there is an error, and not half a list.
@@ -66,8 +65,7 @@ func TestEverySearchRunsOnAnyEngine(t *testing.T) {
 		t.Run(kind+"/block", func(t *testing.T) {
 			enginetest.Check(t, searches, func(ctx context.Context, e engine.Engine) (any, error) {
 				b := Block{Vectors: g.Vectors(), Fields: g.Fields(), FieldCount: g.FieldCount(), Engine: e}
-				return b.Top(ctx, m.Link.(model.InnerProduct), m.LinkParams,
-					[]BlockSource{{Node: 3}, {Node: 4, Skip: []int32{4, 5}}}, 5)
+				return b.Top(ctx, m, []BlockSource{{Node: 3}, {Node: 4, Skip: []int32{4, 5}}}, 5)
 			})
 		})
 	}

@@ -22,6 +22,7 @@ import (
 	"unseen/engine"
 	"unseen/fit"
 	"unseen/graph"
+	"unseen/model"
 	"unseen/recommend"
 	"unseen/sample"
 	"unseen/world"
@@ -277,14 +278,25 @@ func TestTotalsAreThoseOfOneMachine(t *testing.T) {
 func TestListsAreThoseOfOneMachine(t *testing.T) {
 	ctx := context.Background()
 	s := newSetup(t, 300, 8)
-	for _, link := range []string{"diagonal", "diagonal-field", "low-rank"} {
+	for _, link := range []string{"diagonal", "diagonal-field", "low-rank", "members"} {
 		settings := settingsFor("mle")
-		settings.Link = link
+		if settings.Link = link; link == "members" {
+			settings.Link = "diagonal"
+		}
 		if link == "low-rank" {
 			settings.Ridge = -1
 		}
 		r := must(fit.Fit(ctx, s.Problem, settings))(t)
 		m := must(r.Model())(t)
+		if link == "members" { // whose order is not that of ŷ
+			for k, slope := range []float64{0, .8} {
+				params := slices.Clone(m.LinkParams)
+				params[k] += 2
+				m.Members = append(m.Members, model.MemberModel{Name: strings.Repeat("x", k+1), Weight: float64(k + 1),
+					LinkParams: params, Popularity: slope})
+			}
+			m.Popularity = s.Problem.Nodes.Popularity
+		}
 		recommender := must(recommend.New(s.Graph, m, recommend.Options{}))(t)
 		var all []int32
 		for i := range int32(s.Graph.Len()) {

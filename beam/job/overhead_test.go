@@ -75,8 +75,8 @@ func TestOverhead(t *testing.T) {
 			"peak resident memory %s", name, took, took/plain, start, stop())
 	}
 	// Top-K over blocks.
-	inner := o.Link.(model.InnerProduct)
 	link, _ := o.Split(params)
+	fitted := model.Model{Link: o.Link, LinkParams: link}
 	sources := make([]recommend.BlockSource, 1024)
 	for k := range sources {
 		sources[k].Node = int32(k)
@@ -84,7 +84,7 @@ func TestOverhead(t *testing.T) {
 	block := recommend.Block{Vectors: g.Vectors(), Fields: g.Fields(), FieldCount: g.FieldCount(),
 		Engine: engine.CPU{Threads: 1}}
 	top := measure(t, "top-K", func() error {
-		_, err := block.Top(ctx, inner, link, sources, 10)
+		_, err := block.Top(ctx, fitted, sources, 10)
 		return err
 	})
 	compared := float64(len(sources)) * nodes

@@ -113,22 +113,27 @@ func open(element, shared []byte) (*plan, *task, error) {
 	return p, &t, nil
 }
 
-// predictor makes the models of the plan's model file for nodes.
-func (p *plan) predictor(n model.Nodes) (engine.Predictor, error) {
+// model makes the plan's model for nodes.
+func (p *plan) model(n model.Nodes) (model.Model, error) {
 	folder, err := os.MkdirTemp("", "unseen-model-")
 	if err != nil {
-		return engine.Predictor{}, err
+		return model.Model{}, err
 	}
 	defer os.RemoveAll(folder)
 	path := filepath.Join(folder, "model.safetensors")
 	if err := os.WriteFile(path, p.Model, 0o600); err != nil {
-		return engine.Predictor{}, err
+		return model.Model{}, err
 	}
 	file, err := model.Open(path)
 	if err != nil {
-		return engine.Predictor{}, err
+		return model.Model{}, err
 	}
-	m, err := file.Model(n)
+	return file.Model(n)
+}
+
+// predictor makes the models of the plan's model file for nodes.
+func (p *plan) predictor(n model.Nodes) (engine.Predictor, error) {
+	m, err := p.model(n)
 	if err != nil {
 		return engine.Predictor{}, err
 	}

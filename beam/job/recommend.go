@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -64,6 +63,10 @@ func (e *Cluster) Recommend(ctx context.Context, m model.Model, to shards.Locati
 	if _, ok := m.Link.(model.InnerProduct); !ok {
 		return nil, fmt.Errorf("%w: a %s model is no inner product, so that its best targets are not found by "+
 			"blocks; fit a diagonal or low-rank one", recommend.ErrModel, m.Link.Kind())
+	}
+	if m.Ranker().Slope != 0 && !slices.Contains(e.Manifest.Columns, shards.PopularityColumn) {
+		return nil, fmt.Errorf("%w: lists of this model depend on how many link to a node, which the shards do not say; "+
+			"cut them anew", shards.ErrContent)
 	}
 	work := to.Temporary()
 	defer func() {
@@ -170,15 +173,11 @@ func (p *plan) lists(ctx context.Context, t *task) error {
 		return err
 	}
 	defer nodes.Vectors.Close()
-	predictor, err := p.predictor(nodes)
+	m, err := p.model(nodes)
 	if err != nil {
 		return err
 	}
-	link, ok := predictor.Link.(model.InnerProduct)
-	if !ok {
-		return errors.New("the link model is no inner product")
-	}
-	best := make([][]engine.Hit, len(numbers))
+	best := make([][]recommend.BlockHit, len(numbers))
 	for _, block := range p.Layout.Blocks {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -188,8 +187,9 @@ func (p *plan) lists(ctx context.Context, t *task) error {
 			return err
 		}
 		found, err := recommend.Block{First: int32(block.First), Vectors: vectors, Fields: table.Fields,
-			FieldCount: len(p.Layout.Fields), Engine: engine.CPU{Threads: p.Threads}, Targets: p.targets(block),
-		}.Top(ctx, link, predictor.LinkParams, sources, p.K)
+			FieldCount: len(p.Layout.Fields), Popularity: table.Popularity,
+			Engine: engine.CPU{Threads: p.Threads}, Targets: p.targets(block),
+		}.Top(ctx, m, sources, p.K)
 		vectors.Close()
 		if err != nil {
 			return err
@@ -223,7 +223,7 @@ func (p *plan) targets(b shards.NodeBlock) []int32 {
 }
 
 // names reads the ids of the sources and of all targets that were found.
-func (p *plan) names(ctx context.Context, best [][]engine.Hit, sources []int32) (map[int32]string, error) {
+func (p *plan) names(ctx context.Context, best [][]recommend.BlockHit, sources []int32) (map[int32]string, error) {
 	wanted := make([]map[int32]bool, len(p.Layout.Blocks))
 	want := func(i int32) {
 		b := p.Layout.Block(i)
@@ -255,7 +255,7 @@ func (p *plan) names(ctx context.Context, best [][]engine.Hit, sources []int32) 
 }
 
 // writeLists writes a line per source.
-func writeLists(w io.Writer, names map[int32]string, sources []int32, best [][]engine.Hit) error {
+func writeLists(w io.Writer, names map[int32]string, sources []int32, best [][]recommend.BlockHit) error {
 	type line struct {
 		Source  string    `json:"source"`
 		Targets []string  `json:"targets"`
@@ -267,7 +267,7 @@ func writeLists(w io.Writer, names map[int32]string, sources []int32, best [][]e
 		l := line{Source: names[sources[k]], Targets: []string{}, Links: []float64{}}
 		for _, h := range list {
 			l.Targets = append(l.Targets, names[h.Target])
-			y, _ := strconv.ParseFloat(strconv.FormatFloat(1/(1+math.Exp(-float64(h.Score))), 'g', 6, 64), 64)
+			y, _ := strconv.ParseFloat(strconv.FormatFloat(1/(1+math.Exp(-float64(h.Logit))), 'g', 6, 64), 64)
 			l.Links = append(l.Links, y)
 		}
 		if err := lines.Encode(l); err != nil {
