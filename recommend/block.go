@@ -37,8 +37,8 @@ type BlockHit struct {
 }
 
 // Top returns the k best targets of the block for each source, best first, with ties in the order of the nodes: what
-// Batch would give if there were no other nodes. Lists of all blocks, joined by MergeHits, are those of the whole graph.
-// Scores do not depend on how nodes are cut into blocks. The model's link is an inner product over the sources.
+// Batch would give if there were no other nodes. Lists of all blocks, joined by MergeHits, are those of the whole
+// graph. Scores do not depend on how nodes are cut into blocks. The model's link is an inner product over the sources.
 func (b Block) Top(ctx context.Context, m model.Model, sources []BlockSource, k int) ([][]BlockHit, error) {
 	if k < 1 || k > MaxK {
 		return nil, fmt.Errorf("%w: %d recommendations; ask for 1 to %d", ErrQuery, k, MaxK)
