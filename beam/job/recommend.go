@@ -65,8 +65,8 @@ func (e *Cluster) Recommend(ctx context.Context, m model.Model, to shards.Locati
 			"blocks; fit a diagonal or low-rank one", recommend.ErrModel, m.Link.Kind())
 	}
 	if m.Ranker().Slope != 0 && !slices.Contains(e.Manifest.Columns, shards.PopularityColumn) {
-		return nil, fmt.Errorf("%w: lists of this model depend on how many link to a node, which the shards do not say; "+
-			"cut them anew", shards.ErrContent)
+		return nil, fmt.Errorf("%w: lists of this model depend on how many link to a node, which the shards do not "+
+			"say; cut them anew", shards.ErrContent)
 	}
 	work := to.Temporary()
 	defer func() {
