@@ -80,8 +80,8 @@ def fit(
         columns: names of columns that are not found, such as {"user": "visitor", "item_title": "name"}: a key is a flag
             of unseen import interactions (of clicks) or unseen import parquet (of links)
         log: what impressions hold: "complete", all that those people were shown; "sample", pairs that were drawn,
-            shown or not; "offered", what was shown after the clicks; "drawn", that, of pairs drawn at random; "ignored", the
-            default of ratings without impressions
+            shown or not; "offered", what was shown after the clicks; "drawn", that, of pairs drawn at random;
+            "ignored", the default of ratings without impressions
         threshold: least rating that is a link
         min_count: least count of clicks for a link
         lenient: skip bad rows; they are counted in notes of the model
