@@ -59,12 +59,9 @@ can read. After Ctrl-C, requests in progress may finish.`,
   unseen serve token reader --scope read --token-file tokens.json
   unseen serve unseen-demo --listen :8080 --token-file tokens.json
   unseen serve unseen-demo --prefix /recs --token-file tokens.json`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) != 1 || args[0] == "" {
-				return usagef("name a folder to serve, such as unseen-demo, which unseen demo writes")
-			}
-			f.options.Folder = args[0]
-			return nil
+		Args: func(_ *cobra.Command, args []string) (err error) {
+			f.options.Folder, err = servedFolder(args)
+			return err
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.check(cmd.Flags().Changed("retrain-after")); err != nil {
@@ -108,6 +105,18 @@ can read. After Ctrl-C, requests in progress may finish.`,
 		"link-window", "retrain-every", "retrain-after", "rate", "concurrent", "drain", "cors-origin", "traces")
 	cmd.AddCommand(newServeToken())
 	return cmd
+}
+
+// servedFolder is the one argument of serve.
+func servedFolder(args []string) (string, error) {
+	switch {
+	case len(args) > 1:
+		return "", usagef("%d folders to serve, and one can be served; name its model with --model, as in unseen "+
+			"serve papers --model model.safetensors", len(args))
+	case len(args) == 0 || args[0] == "":
+		return "", usagef("name a folder to serve, such as unseen-demo, which unseen demo writes")
+	}
+	return args[0], nil
 }
 
 // listFlags say how lists are made and clicks are read.

@@ -18,7 +18,7 @@ func TestServeWrongUsage(t *testing.T) {
 	nothing := t.TempDir()
 	for line, says := range map[string]string{
 		"serve":                          "name a folder to serve",
-		"serve a b":                      "name a folder to serve",
+		"serve a b":                      "name its model with --model",
 		"serve " + nothing:               "model.safetensors",
 		"serve x --explore 2":            "--explore is 2; give a share from 0 to 1",
 		"serve x --keep 0":               "--keep is 0; give at least 1",
