@@ -1,9 +1,9 @@
 // Command rename gives the module another path, so that the go command finds it where it is hosted: in every go.mod,
 // import, document and script.
 //
-//	./rename-module example.org/team/unseen
+//	./rename-module HOST/PATH
 //
-// Afterwards ./check passes as before, and "go install example.org/team/unseen/cmd/unseen@latest" works once the commit
+// Afterwards ./check passes as before, and "go install HOST/PATH/cmd/unseen@latest" works once the commit
 // is there. The command's name and the Python package stay.
 package main
 

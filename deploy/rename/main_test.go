@@ -50,7 +50,7 @@ func TestRename(t *testing.T) {
 	}
 	racetest.Skip(t, "it reads sources, and runs nothing")
 	root := copied(t)
-	const path = "example.org/a-team/unseen"
+	const path = "example.org/a-team-with-a-long-name/recommendation/unseen"
 	if n, err := rename(root, path); err != nil || n < 100 {
 		t.Fatalf("%d files, %v", n, err)
 	}
@@ -62,8 +62,9 @@ func TestRename(t *testing.T) {
 	command(t, root, "go", "test", "-short", "-vet=off", "./cmd/unseen", "-run",
 		"Style|Archi|Glossary|ExportedTypes|TypesHaveOneName|Help|Reference|PagesName")
 	command(t, filepath.Join(root, "beam"), "go", "list", path+"/beam/...", path+"/fit")
+	before := `"unseen/fit"`
 	for name, text := range sources(t, root) {
-		if !strings.HasPrefix(name, "deploy/rename/") && strings.Contains(text, `"unseen/fit"`) {
+		if !strings.HasPrefix(name, "deploy/rename/") && strings.Contains(text, before) {
 			t.Errorf("%s imports the old path", name)
 		}
 	}
