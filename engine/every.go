@@ -14,8 +14,8 @@ const MostPairsLearned = 1_000_000_000
 
 // LikelihoodSummer sums the likelihood over all pairs of a rectangle as if none of them were linked.
 type LikelihoodSummer interface {
-	// SumLikelihood returns Σ −log(1 − π̂ŷ) over the pairs of a rectangle and how many these are. Unless grad is
-	// nil it sets grad to its gradient in the parameters of both models of an objective.
+	// SumLikelihood returns Σ −log(1 − π̂ŷ) over the pairs of a rectangle and how many these are. Unless grad
+	// is nil it sets grad to its gradient in the parameters of both models of an objective.
 	SumLikelihood(ctx context.Context, o *Objective, params []float32, r Rectangle, grad []float64) (sum float64,
 		pairs int64, err error)
 }

@@ -151,6 +151,15 @@ func TestEvaluationRanks(t *testing.T) {
 			t.Fatalf("%d ranks", len(all))
 		}
 		for i, r := range all {
+			for name, mark := range map[string]struct {
+				got *float64
+				of  func(Ranking, int) (float64, error)
+			}{"NDCG": {r.NDCG, Ranking.NDCG}, "precision": {r.Precision, Ranking.Precision},
+				"hit rate": {r.HitRate, Ranking.HitRate}} {
+				if want := must(mark.of(standings[i].Ranking, 5))(t); math.Abs(*mark.got-want) > 1e-12 {
+					t.Errorf("%s is %v, not %v", name, *mark.got, want)
+				}
+			}
 			if want := must(standings[i].Ranking.Recall(5))(t); math.Abs(*r.Recall-want) > 1e-12 ||
 				r.By != standings[i].By || r.K != 5 || r.Sources != len(c.Sources()) {
 				t.Errorf("%+v, want recall %v", r, want)

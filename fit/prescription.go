@@ -25,9 +25,9 @@ type Prescription struct {
 //	√(Σ_c (W_c)²·t_c(1−t_c)/n_c)/t,
 //
 // with W_c the share of field pair c among all pairs and n_c how many of it are drawn. For a given number it is least
-// if n_c is in proportion to W_c·√(t_c(1−t_c)) (Neyman). The number is that with which a 99% interval, to which what
-// is claimed is narrowed, is prescribedWidth-fold. It rests on what is to be found out, t: so draw until it was true
-// of as many as Until, and take Pairs for an estimate of when that will be.
+// if n_c is in proportion to W_c·√(t_c(1−t_c)) (Neyman). The number is that with which a 99% interval, to which
+// what is claimed is narrowed, is prescribedWidth-fold. It rests on what is to be found out, t: so draw until it was
+// true of as many as Until, and take Pairs for an estimate of when that will be.
 type Experiment struct {
 	Pairs int               `json:"pairs"`
 	Most  int               `json:"most"`  // the same by the least t that the set claims

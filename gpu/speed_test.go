@@ -181,8 +181,8 @@ func TestGradientSpeedOnACard(t *testing.T) {
 				took = took[1:]
 				slices.Sort(took)
 				scale := float64(paperNodes) / float64(nodes)
-				t.Logf("likelihood of all pairs, logits of π less %v, gradient %-5v %8.3f s (%.3f to %.3f); all pairs "+
-					"of %d nodes: %.2f s", less, wanted, took[rounds/2], took[0], took[rounds-1], paperNodes,
+				t.Logf("likelihood of all pairs, logits of π less %v, gradient %-5v %8.3f s (%.3f to %.3f); all "+
+					"pairs of %d nodes: %.2f s", less, wanted, took[rounds/2], took[0], took[rounds-1], paperNodes,
 					took[rounds/2]*scale*scale)
 			}
 		}

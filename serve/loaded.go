@@ -112,8 +112,8 @@ func (s *Service) measureIndex(ctx context.Context, e *loadedModel) error {
 	case recall.Used:
 		s.o.Log.InfoContext(ctx, "lists are made by the index", "recall", recall.Share, "width", recall.Width)
 	case recall.Queries > 0:
-		s.o.Log.WarnContext(ctx, "lists are exact: with this model the index finds too few of the best, by ŷ or π̂ŷ",
-			"recall", recall.Share)
+		s.o.Log.WarnContext(ctx, "lists are exact: with this model the index finds too few of the best, by ŷ "+
+			"or π̂ŷ", "recall", recall.Share)
 	}
 	return nil
 }
