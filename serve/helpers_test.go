@@ -269,9 +269,9 @@ func shownEvents(a *RecommendResponse) eventBatch {
 // poll returns when a condition holds.
 func poll(t testing.TB, what string, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !holds(); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !holds(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("waited 30 seconds for %s", what)
+			t.Fatalf("waited a minute for %s", what)
 		}
 	}
 }
