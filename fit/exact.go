@@ -208,10 +208,15 @@ func (t *training) informed(o *engine.Objective, params []float32, pairs, links 
 	for k := range z {
 		y, _ := kern.Sigmoid64(float64(z[k]))
 		pi, _ := kern.Sigmoid64(float64(s[k]))
-		root := 1 + math.Sqrt(pi*y)
-		rate[k] = max(pi*y/(root*root), 1e-30) // so that P is (1 + √p)/2
+		rate[k] = quarterRate(pi * y)
 	}
 	return t.curved(o, params, some, rate, 4*links/float64(some.Len())/pairs)
+}
+
+// quarterRate returns the rate r by which P(1−P) is (1−p)/4, P = p/(p + r·(1−p)): that is where P is (1 + √p)/2.
+func quarterRate(p float64) float64 {
+	root := 1 + math.Sqrt(p)
+	return max(p/(root*root), 1e-30)
 }
 
 // hasCurvature reports whether the curvature of an objective is known: of the likelihood of a diagonal link model and

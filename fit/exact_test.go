@@ -164,6 +164,17 @@ func TestExactFitRefuses(t *testing.T) {
 	}
 }
 
+// A link of any probability p weighs (1−p)/4 in the curvature that is known by the links.
+func TestQuarterRate(t *testing.T) {
+	t.Parallel()
+	for _, p := range []float64{1e-25, 1e-9, 1e-3, .1, .5, .9, .999} {
+		chance := p / (p + quarterRate(p)*(1-p))
+		if got, want := chance*(1-chance), (1-p)/4; math.Abs(got-want) > 1e-12 {
+			t.Errorf("p = %v: a weight of %v, not of %v", p, got, want)
+		}
+	}
+}
+
 // The curvature over all pairs that is known by the links is that of the objective, as its gradient turns; and what is
 // left to gain does not depend on how much the likelihood weighs.
 func TestExactCurvature(t *testing.T) {

@@ -43,7 +43,11 @@ const (
 	attributeMajor        = 75
 	attributeMinor        = 76
 	functionDynamicShared = 8
+	codeFull              = 2
 )
+
+// errFull is of a card that has no room left.
+var errFull = errors.New("the card's memory is full")
 
 // Open opens a card by its number, from 0 on.
 func Open(ordinal int) (*Device, error) {
@@ -189,7 +193,11 @@ func (d *Device) allocate(bytes uint64) (*array, error) {
 		d.trim()
 		code = d.driver.cuMemAlloc_v2(&a.address, max(bytes, 1))
 	}
-	if err := d.check(fmt.Sprintf("cuMemAlloc of %d bytes", bytes), code); err != nil {
+	err := d.check(fmt.Sprintf("cuMemAlloc of %d bytes", bytes), code)
+	switch {
+	case code == codeFull:
+		return nil, fmt.Errorf("%w: %w", errFull, err)
+	case err != nil:
 		return nil, err
 	}
 	return a, nil

@@ -11,7 +11,8 @@
 // the same without it. On a machine with a card gpu/prove runs every test and measurement.
 //
 // Rows are kept in float32, float16 or bfloat16, in the order of fields, so that most tiles of pairs have one π̂ for
-// each direction. Of a diagonal model one product serves both directions of a pair. Products, logits and losses are in
-// float32 and added up in float64, in an order that depends on the card alone: the same sums on every run. Lists are
-// found by products in float16 and ordered by scores in float32, with a bound that shows what rounding may have hidden.
+// each direction. Sums and lists take blocks of rows where the card has no room for all. Of a diagonal model one
+// product serves both directions of a pair. Products, logits and losses are in float32 and added up in float64, in an
+// order that depends on the card and its memory alone: the same sums on every run. Lists are found by products in
+// float16 and ordered by scores in float32, with a bound that shows what rounding may have hidden.
 package gpu

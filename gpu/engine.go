@@ -34,15 +34,14 @@ func (f RowFormat) bytes() int {
 // OnCard is an engine on a graphics card: sums over all pairs are made there, and all else by the processor.
 type OnCard struct {
 	engine.CPU
-	device *Device
-	format RowFormat
-	mu     sync.Mutex  // of searches, which take turns
-	held   []*cardRows // of what was searched
-	rooms  [2]hostRoom
-	learns *slopeRows // of what is learned from
-	// of tests, instead of fewPairs and the card's memory
-	fewPairs int
-	room     uint64
+	device   *Device
+	format   RowFormat
+	mu       sync.Mutex  // of searches, which take turns
+	held     []*cardRows // of what was searched
+	rooms    [2]hostRoom
+	learns   *slopeRows // of what is learned from
+	memory   uint64     // that rows may take; 0 means the card's
+	fewPairs int        // of tests, instead of the constant
 }
 
 var _ engine.Engine = (*OnCard)(nil)
@@ -51,6 +50,9 @@ var _ engine.Engine = (*OnCard)(nil)
 type Settings struct {
 	Threads int       // of the processor; 0 means all
 	Format  RowFormat // default float32
+	// Memory is how many bytes of the card sums over all pairs and lists may take, where others use it too; 0 means as
+	// many as it has. With less they take blocks of nodes one after the other.
+	Memory uint64
 }
 
 // New makes an engine on a card, which has to stay open.
@@ -62,10 +64,11 @@ func New(d *Device, s Settings) (*OnCard, error) {
 		return nil, fmt.Errorf("%w: rows of %q; use %s, %s or %s", engine.ErrUnsupported, s.Format, Float32, Float16,
 			BFloat16)
 	}
-	return &OnCard{CPU: engine.CPU{Threads: s.Threads}, device: d, format: s.Format}, nil
+	return &OnCard{CPU: engine.CPU{Threads: s.Threads}, device: d, format: s.Format,
+		memory: s.Memory}, nil
 }
 
-// AllPairs implements engine.Engine. There is no limit to the pairs, but the rows have to fit into the card's memory.
+// AllPairs implements engine.Engine. There is no limit to the pairs, nor to the rows: see SumRectangle.
 func (e *OnCard) AllPairs(ctx context.Context, g *graph.Graph, p engine.Predictor, u graph.Universe,
 	floor float64) (engine.Means, error) {
 	return e.CPU.AllPairsBy(ctx, e, g, p, u, floor)
@@ -150,15 +153,15 @@ func (d *Device) mapRows(format RowFormat, a *array, shape [4]uint32) (unsafe.Po
 		shape[2], shape[3]}))
 }
 
-// upload copies the rows of sources, as queries, or of targets to the card.
-func (e *OnCard) upload(to *array, p *plan, sources bool) error {
+// upload copies the rows of some sources, as queries, or of some targets to the card.
+func (e *OnCard) upload(to *array, p *plan, nodes []int32, sources bool) error {
 	dim, matrix := p.rows.Dim(), kern.MatrixOf(p.rows)
 	if !sources {
-		return e.uploadRows(to, int(p.dim), p.targets.nodes, func() func([]float32, int32) {
+		return e.uploadRows(to, int(p.dim), nodes, func() func([]float32, int32) {
 			return func(row []float32, j int32) { matrix.Load(row[:dim], int(j)) }
 		})
 	}
-	return e.uploadRows(to, int(p.dim), p.sources.nodes, func() func([]float32, int32) {
+	return e.uploadRows(to, int(p.dim), nodes, func() func([]float32, int32) {
 		offsets := make([]float32, p.fields)
 		return func(row []float32, i int32) { p.inner.Query(row[:dim], offsets, p.params, i) }
 	})

@@ -22,6 +22,7 @@ type fakeCard struct {
 	maps       map[unsafe.Pointer]uint64
 	fails      map[string]int32 // what a call returns instead of being done
 	left       uint64           // memory
+	runs       int              // launches of sums
 }
 
 const fakeProcessors = 3
@@ -118,6 +119,7 @@ func (f *fakeCard) run(l launching) int32 {
 	case !strings.HasPrefix(name, "sum"):
 		return f.runLists(name, l)
 	}
+	f.runs++
 	j := *(*job)(list[0])
 	rows := func(argument unsafe.Pointer, count uint32) func(k, d uint32) float64 {
 		address, mapped := f.maps[argument]

@@ -202,7 +202,7 @@ func newListPlan(e *OnCard, s engine.TargetSearch, format RowFormat, of []int) *
 	}
 	p.keep = s.K + spare + spareKept
 	p.width = p.kernel.padded(s.Targets.Dim())
-	room := cmp.Or(e.room, e.device.Memory)
+	room := cmp.Or(e.memory, e.device.Memory)
 	row := p.width * (4 + 2)
 	p.block = min(max(int(room/2)/row, 1), s.Targets.Len())
 	query := 4*min(sampled, s.Targets.Len()) + 8*foundRoom(p.keep) + 8*p.keep + row + 4*(p.fields+4)

@@ -129,8 +129,8 @@ func TestListsByAFakeCard(t *testing.T) {
 		for _, capability := range []int32{80, 90} {
 			for _, room := range []uint64{0, 1 << 16} { // all at once, or in blocks
 				fake := newFakeCard(capability)
-				e := must(New(must(open(&fake.driver, 0))(t), Settings{}))(t)
-				e.fewPairs, e.room = 1, room
+				e := must(New(must(open(&fake.driver, 0))(t), Settings{Memory: room}))(t)
+				e.fewPairs = 1
 				for again := range 2 {
 					got := must(e.TopK(t.Context(), s))(t)
 					for k := range want {
@@ -184,8 +184,8 @@ func TestListsOfNearlyEqualTargets(t *testing.T) {
 	want := must(engine.CPU{}.TopK(t.Context(), s))(t)
 	for _, room := range []uint64{0, 2 * block * 64 * 6} {
 		fake := newFakeCard(hopper)
-		e := must(New(must(open(&fake.driver, 0))(t), Settings{}))(t)
-		e.fewPairs, e.room = 1, room
+		e := must(New(must(open(&fake.driver, 0))(t), Settings{Memory: room}))(t)
+		e.fewPairs = 1
 		for k, got := range must(e.TopK(t.Context(), s))(t) {
 			for place, h := range want[k] {
 				if math.Abs(float64(got[place].Score-h.Score)) > 2e-5 {

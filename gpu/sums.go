@@ -3,9 +3,9 @@ package gpu
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
-	"unsafe"
 
 	"unseen/engine"
 	"unseen/graph"
@@ -44,6 +44,8 @@ type list struct {
 	nodes []int32
 	ids   [][2]int32 // key and field
 }
+
+func (l *list) len() uint32 { return uint32(len(l.nodes)) }
 
 // listOf puts nodes in order.
 func listOf(nodes []int32, n model.Nodes, key func(i int32) int32) list {
@@ -94,7 +96,7 @@ func newPlan(n model.Nodes, p engine.Predictor, r engine.Rectangle) (*plan, erro
 	}
 	out := &plan{sources: listOf(r.Sources, n, key), targets: listOf(r.Targets, n, key), inner: inner,
 		params: p.LinkParams, rows: rows}
-	out.m, out.n, out.fields = uint32(len(r.Sources)), uint32(len(r.Targets)), uint32(n.FieldCount)
+	out.fields = uint32(n.FieldCount)
 	out.gamma, out.floor = terms.Link, float32(r.Floor)
 	if r.Rank != nil {
 		out.ordered = 1
@@ -106,7 +108,7 @@ func newPlan(n model.Nodes, p engine.Predictor, r engine.Rectangle) (*plan, erro
 		return nil, err
 	}
 	if r.Rank == nil && slices.Equal(out.sources.nodes, out.targets.nodes) && out.mirrored(p.Link) {
-		out.triangle, out.both = 1, 1
+		out.both = 1
 		for c := range out.table { // where all offsets are one, it is the fields'
 			out.table[c][0][0] += out.sourceTerms[0][0]
 		}
@@ -185,74 +187,172 @@ func (p *plan) mirrored(link model.LinkModel) bool {
 
 // SumRectangle sums a predictor's own predictions over the pairs of a rectangle as if none of them were linked; see
 // engine.CPU.SumRectangle. Products are of rows in the engine's format; everything else is in float32, added up in
-// float64. The sums are the same on every run.
+// float64. Rows that the card has no room for at once are summed block by block. The sums are the same on every run
+// with as much memory.
 func (e *OnCard) SumRectangle(ctx context.Context, n model.Nodes, p engine.Predictor, r engine.Rectangle) (engine.Sums,
 	error) {
 	plan, err := newPlan(n, p, r)
 	if err != nil {
 		return engine.Sums{}, err
 	}
-	if plan.m == 0 || plan.n == 0 {
+	if plan.sources.len() == 0 || plan.targets.len() == 0 {
 		return engine.Sums{}, nil
 	}
 	var total engine.Sums
 	err = e.device.do(func() error {
-		ready, err := e.prepare(plan)
-		if err != nil {
-			return err
-		}
-		defer ready.free()
-		total, err = ready.run(ctx)
+		total, err = e.sumBlocks(ctx, plan)
 		return err
 	})
+	if errors.Is(err, errFull) {
+		err = fmt.Errorf("%w, even for a few rows of %d numbers; use the processor", err, plan.rows.Dim())
+	}
 	return total, err
 }
 
-// prepared is a plan that is on the card.
+// sumBlocks sums a plan in blocks of nodes that the card has room for: in one if it has room for all. Where less is
+// free than was reckoned with, blocks are halved.
+func (e *OnCard) sumBlocks(ctx context.Context, p *plan) (total engine.Sums, err error) {
+	r, err := e.prepare(p)
+	if err != nil {
+		return total, err
+	}
+	defer r.free()
+	tile := uint32(r.kernel.tiling.rows)
+	for nodes := r.blockNodes(); ; nodes = max(nodes/2/tile*tile, tile) {
+		total, err = r.sumBy(ctx, nodes)
+		if !errors.Is(err, errFull) || nodes <= tile {
+			return total, err
+		}
+		r.left.free()
+		r.right.free()
+	}
+}
+
+// prepared is a plan whose tables are on the card, with a block of its sources and one of its targets.
 type prepared struct {
 	memory
 	*plan
-	kernel    *kernel
-	arguments []unsafe.Pointer
-	sums      *array
+	on          *OnCard
+	kernel      *kernel
+	sums        *array
+	left, right nodeBlock
 }
 
-// prepare puts a plan onto the card.
+// prepare puts the tables of a plan onto the card, without nodes.
 func (e *OnCard) prepare(p *plan) (_ *prepared, err error) {
 	k, err := e.kernelFor(p)
 	if err != nil {
 		return nil, err
 	}
 	p.dim = uint32(k.padded(p.rows.Dim()))
-	r := &prepared{memory: memory{device: e.device}, plan: p, kernel: k}
+	r := &prepared{memory: memory{device: e.device}, plan: p, on: e, kernel: k, left: nodeBlock{sources: true}}
 	defer func() {
 		if err != nil {
 			r.free()
 		}
 	}()
-	width := uint64(p.dim) * uint64(e.format.bytes())
-	a, err1 := r.take(uint64(p.m) * width)
-	b, err2 := r.take(uint64(p.n) * width)
-	sums, err3 := r.take(uint64(k.blocks*k.summing*perThread) * 8)
-	if err := cmp.Or(err1, err2, err3); err != nil {
-		return nil, fmt.Errorf("%w: %d sources and %d targets of %d numbers do not fit; keep rows in 16 bits, or use "+
-			"the processor", err, p.m, p.n, p.dim)
-	}
-	if err := cmp.Or(e.upload(a, p, true), e.upload(b, p, false),
-		upload(&r.memory, &p.job.table, p.table), upload(&r.memory, &p.job.sources, p.sources.ids),
-		upload(&r.memory, &p.job.targets, p.targets.ids), upload(&r.memory, &p.job.sourceTerms, p.sourceTerms),
-		upload(&r.memory, &p.job.targetTerms, p.targetTerms)); err != nil {
+	if r.sums, err = r.take(uint64(k.blocks*k.summing*perThread) * 8); err != nil {
 		return nil, err
 	}
-	r.sums, p.job.sums = sums, sums.address
-	r.arguments, err = k.arguments(e, p, a, b)
-	return r, err
+	p.job.sums = r.sums.address
+	return r, upload(&r.memory, &p.job.table, p.table)
 }
 
-// run sums the pairs, in launches that are short enough to be stopped between them. What no thread writes is not a
-// number: memory is filled so beforehand.
+// Bytes of a source and of a target beside their rows.
+const (
+	sourceBytes = 8 + 16
+	targetBytes = 8 + 8
+)
+
+// blockNodes is how many sources, and how many targets, the card has room for at the same time.
+func (r *prepared) blockNodes() uint32 {
+	const kept = 16 // one in so many bytes is the driver's
+	room := cmp.Or(r.on.memory, r.device.Memory-r.device.Memory/kept)
+	for _, a := range r.held {
+		room -= min(a.bytes, room)
+	}
+	row, m, n := uint64(r.dim)*uint64(r.on.format.bytes()), uint64(r.plan.sources.len()), uint64(r.plan.targets.len())
+	if m*(row+sourceBytes)+n*(row+targetBytes) <= room {
+		return uint32(max(m, n))
+	}
+	tile := r.kernel.tiling.rows
+	return uint32(max(room/(2*row+sourceBytes+targetBytes)/tile*tile, tile))
+}
+
+// sumBy sums a plan in blocks of so many sources and targets.
+func (r *prepared) sumBy(ctx context.Context, nodes uint32) (total engine.Sums, err error) {
+	for top := uint32(0); top < r.plan.sources.len(); top += nodes {
+		for from := uint32(0); from < r.plan.targets.len() && !(r.both != 0 && from > top); from += nodes {
+			if err := r.place(top, from, nodes); err != nil {
+				return total, err
+			}
+			part, err := r.run(ctx)
+			if err != nil {
+				return total, err
+			}
+			total.Add(part)
+		}
+	}
+	return total, nil
+}
+
+// place puts the block of so many sources and targets that begins at two places onto the card. Of two lists that are
+// one, nodes with themselves are a triangle; with earlier ones, each pair stands for both directions.
+func (r *prepared) place(source, target, nodes uint32) error {
+	r.triangle = 0
+	if r.both != 0 && source == target {
+		r.triangle = 1
+	}
+	return cmp.Or(r.left.place(r, source, min(source+nodes, r.plan.sources.len())),
+		r.right.place(r, target, min(target+nodes, r.plan.targets.len())))
+}
+
+// free gives the memory back.
+func (r *prepared) free() {
+	r.left.free()
+	r.right.free()
+	r.memory.free()
+}
+
+// nodeBlock is a stretch of the sources, or of the targets, on the card.
+type nodeBlock struct {
+	memory
+	sources  bool
+	rows     *array
+	from, to uint32
+}
+
+// place puts a stretch onto the card instead of the one before.
+func (b *nodeBlock) place(r *prepared, from, to uint32) error {
+	if len(b.held) > 0 && b.from == from && b.to == to {
+		return nil
+	}
+	b.free()
+	b.device, b.from, b.to = r.device, from, to
+	p, err := r.plan, error(nil)
+	if b.rows, err = b.take(uint64(to-from) * uint64(p.dim) * uint64(r.on.format.bytes())); err != nil {
+		return err
+	}
+	if b.sources {
+		p.m = to - from
+		return cmp.Or(r.on.upload(b.rows, p, p.sources.nodes[from:to], true),
+			upload(&b.memory, &p.job.sources, p.sources.ids[from:to]),
+			upload(&b.memory, &p.job.sourceTerms, p.sourceTerms[from:to]))
+	}
+	p.n = to - from
+	return cmp.Or(r.on.upload(b.rows, p, p.targets.nodes[from:to], false),
+		upload(&b.memory, &p.job.targets, p.targets.ids[from:to]),
+		upload(&b.memory, &p.job.targetTerms, p.targetTerms[from:to]))
+}
+
+// run sums the pairs of both blocks, in launches that are short enough to be stopped between them. What no thread
+// writes is not a number: memory is filled so beforehand.
 func (r *prepared) run(ctx context.Context) (total engine.Sums, err error) {
 	k := r.kernel
+	arguments, err := k.arguments(r.on, r.plan, r.left.rows, r.right.rows)
+	if err != nil {
+		return total, err
+	}
 	parts := make([]float64, k.blocks*k.summing*perThread)
 	all, step := k.tiles(r.m, r.n, r.triangle != 0), max(k.perLaunch/uint64(r.dim), 1)
 	for r.from = 0; r.from < all; r.from = r.to {
@@ -260,7 +360,7 @@ func (r *prepared) run(ctx context.Context) (total engine.Sums, err error) {
 			return total, err
 		}
 		r.to = min(r.from+step, all)
-		if err := cmp.Or(r.sums.fill(0xff), r.device.launch(k, r.arguments),
+		if err := cmp.Or(r.sums.fill(0xff), r.device.launch(k, arguments),
 			get(r.sums, parts)); err != nil {
 			return total, err
 		}

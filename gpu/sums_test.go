@@ -208,7 +208,7 @@ func (r *rectangle) inFloat64(t testing.TB, format RowFormat) engine.Sums {
 				continue
 			}
 			logit := 0.
-			if p.triangle != 0 && place[j] > place[i] { // the product of the other direction serves
+			if p.both != 0 && place[j] > place[i] { // the product of the other direction serves
 				logit = z(j, i)
 			} else {
 				logit = z(i, j)
@@ -276,6 +276,51 @@ func TestSumsByAFakeCard(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// What the card has no room for at once is summed block by block: by a limit, or where less is free than it has. Every
+// pair is in one block, whatever its size, and where the lists are one a block of two stretches serves both directions.
+func TestSumsInBlocks(t *testing.T) {
+	t.Parallel()
+	rounds := 13
+	if testing.Short() {
+		rounds = 7
+	}
+	for round, r := range rectangles(t, 4, rounds, 200) {
+		format := []RowFormat{BFloat16, Float32, Float16}[round%3]
+		want := r.inFloat64(t, format)
+		for k, of := range []struct {
+			memory, free uint64 // a limit, and what others have left
+		}{{memory: 1}, {memory: 1}, {free: 180 << 10}, {memory: 1 << 20}} {
+			capability := []int32{80, hopper}[k%2]
+			fake := newFakeCard(capability)
+			e := must(New(must(open(&fake.driver, 0))(t), Settings{Format: format, Memory: of.memory}))(t)
+			if of.free > 0 {
+				table := uint64(r.nodes.FieldCount*r.nodes.FieldCount) * 32
+				fake.left = 4*fakeProcessors*256*perThread*8 + table + of.free
+			}
+			free := fake.left
+			got := must(e.SumRectangle(t.Context(), r.nodes, r.predictor, r.Rectangle))(t)
+			if x := off(got, want); x > 3e-6 {
+				t.Errorf("%s, %s, generation %d, %+v: %g off, %+v", r.name, format, capability, of, x, got)
+			}
+			if fake.left != free {
+				t.Errorf("%s, %+v: memory is not given back", r.name, of)
+			}
+			blocks := max(len(r.Sources), len(r.Targets)) > 128 && of.memory == 1
+			if blocks && fake.runs < 2 {
+				t.Errorf("%s, %+v: %d launches", r.name, of, fake.runs)
+			}
+		}
+	}
+	fake := newFakeCard(hopper)
+	e := must(New(must(open(&fake.driver, 0))(t), Settings{}))(t)
+	fake.left = 4*fakeProcessors*256*perThread*8 + 1<<10 // room for the sums, and for hardly a row
+	r := rectangles(t, 4, 2, 200)[1]
+	if got, err := e.SumRectangle(t.Context(), r.nodes, r.predictor, r.Rectangle); !errors.Is(err, errFull) ||
+		!strings.Contains(err.Error(), "use the processor") {
+		t.Errorf("without room: %+v, %v", got, err)
 	}
 }
 
@@ -409,6 +454,11 @@ func TestSumsOnACard(t *testing.T) {
 			}
 			if !(x <= most+3e-6/math.Sqrt(float64(want.Pairs))) {
 				t.Errorf("%s, %s: %g off: %+v, in float64 %+v", r.name, format, x, got, want)
+			}
+			e.memory = 1 // the smallest blocks
+			blocks := must(e.SumRectangle(t.Context(), r.nodes, r.predictor, r.Rectangle))(t)
+			if x := off(blocks, want); !(x <= most+3e-6/math.Sqrt(float64(want.Pairs))) {
+				t.Errorf("%s, %s, in blocks: %g off: %+v, in float64 %+v", r.name, format, x, blocks, want)
 			}
 		}
 	}
