@@ -33,6 +33,8 @@ type workroom struct {
 	scores []float32
 	kept   []int32
 	near   []stop
+	// links of a row of an older web, and of one that it linked to
+	before, beyond []int32
 	// squares of near rows and of those that are kept
 	squares     []float32
 	keptSquares []float32
@@ -44,7 +46,7 @@ func newBuilder(w *Web, o Options) *builder {
 		b.width = StandardWidth
 	}
 	for range b.threads {
-		b.rooms = append(b.rooms, &workroom{walker: newWalker(w), scores: make([]float32, w.degree)})
+		b.rooms = append(b.rooms, &workroom{walker: newWalker(w), scores: make([]float32, w.Degree())})
 	}
 	return b
 }
@@ -68,13 +70,14 @@ func (b *builder) add(ctx context.Context, order []int32) error {
 
 // batch links rows to those that are there, and those back to them.
 func (b *builder) batch(ctx context.Context, rows []int32) error {
-	b.found = sized(b.found, len(rows)*b.degree)
+	degree := b.Degree()
+	b.found = sized(b.found, len(rows)*degree)
 	found, order := b.found, b.byCluster(len(rows), func(k int32) int32 { return rows[k] })
 	if err := kern.ChunksErr(ctx, len(rows), 16, b.threads, func(worker, _, from, to int) error {
 		room := b.rooms[worker]
 		for _, k := range order[from:to] {
 			b.find(room, rows[k])
-			set(found[int(k)*b.degree:][:b.degree], room.kept)
+			set(found[int(k)*degree:][:degree], room.kept)
 		}
 		return nil
 	}); err != nil {
@@ -82,8 +85,9 @@ func (b *builder) batch(ctx context.Context, rows []int32) error {
 	}
 	back, starts := b.back[:0], b.starts[:0]
 	for k, i := range rows {
-		copy(b.record(i)[1:], found[k*b.degree:][:b.degree])
-		for _, j := range b.near(i) {
+		near := linked(found[k*degree:][:degree])
+		b.links.setNear(i, near)
+		for _, j := range near {
 			back = append(back, uint64(j)<<32|uint64(k))
 		}
 		if len(b.doors) < mostDoors {
@@ -109,6 +113,21 @@ func (b *builder) batch(ctx context.Context, rows []int32) error {
 	})
 }
 
+// set puts links into places, of which there may be more.
+func set(places, links []int32) {
+	for k := copy(places, links); k < len(places); k++ {
+		places[k] = -1
+	}
+}
+
+// linked returns the links before the first place without one.
+func linked(places []int32) []int32 {
+	if end := slices.Index(places, -1); end >= 0 {
+		return places[:end]
+	}
+	return places
+}
+
 // byCluster is an order in which to look at rows, given their number and which they are: those near each other come one
 // after another, so that what one has walked over is still in a cache for the next.
 func (b *builder) byCluster(count int, row func(k int32) int32) []int32 {
@@ -132,22 +151,22 @@ func (b *builder) find(room *workroom, i int32) {
 	for _, s := range x.stops {
 		room.near = append(room.near, stop{s.score, s.place()})
 	}
-	b.choose(room, i, b.degree)
+	b.choose(room, i, b.Degree())
 }
 
 // linkBack links a row to new ones that were linked to it.
 func (b *builder) linkBack(room *workroom, i int32, back []uint64, rows []int32) {
-	all := append(room.kept[:0], b.near(i)...)
+	all := b.links.near(room.kept[:0], i)
 	for _, x := range back {
 		all = append(all, rows[uint32(x)])
 	}
-	if room.kept = all; len(all) <= b.degree {
-		b.setNear(i, all)
+	if room.kept = all; len(all) <= b.Degree() {
+		b.links.setNear(i, all)
 		return
 	}
 	b.sortNear(room, i)
-	b.choose(room, i, b.degree)
-	b.setNear(i, room.kept)
+	b.choose(room, i, b.Degree())
+	b.links.setNear(i, room.kept)
 }
 
 // sortNear makes the rows that a room has kept those near a row, nearest first.

@@ -334,7 +334,7 @@ func (c *clusters) carried(ctx context.Context, v *graph.Vectors, to []int32, w 
 	out.codes, out.squares = c.codes, c.squares
 	out.first, out.second = slices.Repeat([]int32{-1}, v.Len()), make([]int32, v.Len())
 	for i, now := range to {
-		for ; now >= 0 && out.first[now] < 0; now = w.record(now)[0] { // and its twins
+		for ; now >= 0 && out.first[now] < 0; now = w.links.twin(now) { // and its twins
 			out.first[now], out.second[now] = c.first[i], c.second[i]
 		}
 	}

@@ -29,7 +29,7 @@ var (
 // The file begins with a page of its own: this line, and a line of JSON. Behind it come, each on a page of its own, the
 // parts of header.parts. Numbers are little-endian.
 const (
-	magic    = "unseen index 2\n"
+	magic    = "unseen index 3\n"
 	pageSize = 4096
 	hashed   = 16 << 20 // bytes that are hashed at a time
 )
@@ -59,7 +59,7 @@ func (h header) parts() ([]int, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []int{codes, 4 * numbers, 4 * numbers, 4 * numbers, 4 * h.Rows * (h.Degree + 1), 4 * h.Doors,
+	return []int{codes, 4 * numbers, 4 * numbers, 4 * numbers, wideFor(h.Rows) * h.Rows * (h.Degree + 1), 4 * h.Doors,
 		4 * h.Clusters * h.Dim, 4 * h.Rows, 4 * h.Rows}, nil
 }
 
@@ -70,9 +70,9 @@ func pages(size int) int { return (size + pageSize - 1) / pageSize * pageSize }
 func (w *Web) Save(path, vectors string) error {
 	codes := w.sketch.Parts()
 	content := [][]byte{codes.Bytes, kern.BytesOf(codes.Scales), kern.BytesOf(codes.Rests), kern.BytesOf(codes.Norms),
-		kern.BytesOf(w.links), kern.BytesOf(w.doors), kern.BytesOf(w.clusters.numbers()),
+		w.links.bytes, kern.BytesOf(w.doors), kern.BytesOf(w.clusters.numbers()),
 		kern.BytesOf(w.clusters.first), kern.BytesOf(w.clusters.second)}
-	h := header{Rows: w.Rows(), Dim: codes.Dim, Degree: w.degree, Doors: len(w.doors), Clusters: w.Clusters(),
+	h := header{Rows: w.Rows(), Dim: codes.Dim, Degree: w.Degree(), Doors: len(w.doors), Clusters: w.Clusters(),
 		Vectors: vectors}
 	sizes, err := h.parts()
 	if err != nil {
@@ -226,9 +226,8 @@ func read(ctx context.Context, content []byte, vectors string, threads int) (*We
 	if err != nil {
 		return nil, err
 	}
-	w := &Web{sketch: sketch, codes: kern.CodesIn(sketch), degree: h.Degree,
-		links: kern.NumbersOf[int32](parts[4]), doors: kern.NumbersOf[int32](parts[5])}
-	w.rooms.New = func() any { return newWalker(w) }
+	w := newWeb(sketch)
+	w.links, w.doors = links{parts[4], wideFor(h.Rows), h.Degree}, kern.NumbersOf[int32](parts[5])
 	if w.clusters, err = clustersFrom(h, parts[6:], threads); err != nil {
 		return nil, err
 	}
@@ -243,13 +242,8 @@ func (w *Web) checkLinks(ctx context.Context, threads int) error {
 			return fmt.Errorf("a door at row %d of %d", i, rows)
 		}
 	}
-	return kern.ChunksErr(ctx, len(w.links), 1<<20, threads, func(_, _, from, to int) error {
-		for _, j := range w.links[from:to] {
-			if j < -1 || j >= rows {
-				return fmt.Errorf("a link to row %d of %d", j, rows)
-			}
-		}
-		return nil
+	return kern.ChunksErr(ctx, int(rows), 1<<14, threads, func(_, _, from, to int) error {
+		return w.links.check(int32(from), int32(to), int(rows))
 	})
 }
 

@@ -392,23 +392,21 @@ func TestUpdate(t *testing.T) {
 		t.Errorf("updated, a walk finds %.3f of the best; made anew %.3f", updated, made)
 	}
 	linked := 0
-	for _, i := range next.links {
-		if int(i) >= len(now) {
-			t.Fatalf("a link to row %d of %d", i, len(now))
-		}
+	if err := next.links.check(0, int32(len(now)), len(now)); err != nil {
+		t.Fatal(err)
 	}
 	for i := range int32(len(now)) {
-		linked += len(next.near(i))
+		linked += len(next.links.near(nil, i))
 	}
 	if linked < 4*len(now) {
 		t.Errorf("%d links of %d rows", linked, len(now))
 	}
 	again, err := Update(t.Context(), old, v, Options{Threads: 1})
-	if err != nil || !slices.Equal(again.links, next.links) {
+	if err != nil || !slices.Equal(again.links.bytes, next.links.bytes) {
 		t.Errorf("%v; threads change the links", err)
 	}
 	same, err := Update(t.Context(), old, vectorsOf(t, rows[:5000]), Options{})
-	if err != nil || !slices.Equal(same.links, old.links) {
+	if err != nil || !slices.Equal(same.links.bytes, old.links.bytes) {
 		t.Errorf("%v; without a change the links change", err)
 	}
 	narrower, err := Update(t.Context(), old, vectorsOf(t, clustered(500, 12, 0, 1)), Options{})
@@ -536,7 +534,8 @@ func TestSaved(t *testing.T) {
 		}
 	}
 	// a file that was made to lead astray has a good checksum
-	for _, change := range []func(*Web){func(w *Web) { w.links[33] = 700 }, func(w *Web) { w.links[40] = -2 },
+	for _, change := range []func(*Web){func(w *Web) { w.links.setNear(1, []int32{700}) },
+		func(w *Web) { w.links.setTwin(1, 1<<23) },
 		func(w *Web) { w.doors[3] = 1 << 20 }} {
 		bad := build(t, v, Options{})
 		change(bad)

@@ -18,12 +18,12 @@ func Update(ctx context.Context, old *Web, v *graph.Vectors, o Options) (*Web, e
 	if err != nil {
 		return nil, err
 	}
-	if o.Degree = old.degree; v.Dim() != old.sketch.Parts().Dim {
+	if o.Degree = old.Degree(); v.Dim() != old.sketch.Parts().Dim {
 		return Build(ctx, v, o)
 	}
-	w := newWeb(sketch, old.degree)
+	w := newWeb(sketch)
 	firsts, twins := w.pair()
-	w.makeRoom(twins)
+	w.makeRoom(o.Degree, twins)
 	known, fresh, to := w.match(firsts, old)
 	if 2*known < w.Rows() {
 		return Build(ctx, v, o)
@@ -59,7 +59,7 @@ func (w *Web) match(firsts []keyed, old *Web) (known int, fresh []keyed, to []in
 	later := make([]bool, old.Rows()) // has a twin before it
 	for i := range to {
 		to[i] = -1
-		if twin := old.record(int32(i))[0]; twin >= 0 {
+		if twin := old.links.twin(int32(i)); twin >= 0 {
 			later[twin] = true
 		}
 	}
@@ -89,9 +89,9 @@ func (w *Web) match(firsts []keyed, old *Web) (known int, fresh []keyed, to []in
 
 // carry gives a row the links that it had. Where one went, those that the row linked to lead on.
 func (b *builder) carry(room *workroom, old *Web, i int32, to []int32) {
-	room.kept = room.kept[:0]
+	room.kept, room.before = room.kept[:0], old.links.near(room.before[:0], i)
 	lost := false
-	for _, j := range old.near(i) {
+	for _, j := range room.before {
 		if to[j] >= 0 {
 			room.kept = append(room.kept, to[j])
 		} else {
@@ -99,18 +99,19 @@ func (b *builder) carry(room *workroom, old *Web, i int32, to []int32) {
 		}
 	}
 	if lost {
-		for _, j := range old.near(i) {
+		for _, j := range room.before {
 			if to[j] >= 0 {
 				continue
 			}
-			for _, next := range old.near(j) {
+			room.beyond = old.links.near(room.beyond[:0], j)
+			for _, next := range room.beyond {
 				if at := to[next]; at >= 0 && at != to[i] && !slices.Contains(room.kept, at) {
 					room.kept = append(room.kept, at)
 				}
 			}
 		}
 		b.sortNear(room, to[i])
-		b.choose(room, to[i], b.degree)
+		b.choose(room, to[i], b.Degree())
 	}
-	b.setNear(to[i], room.kept)
+	b.links.setNear(to[i], room.kept)
 }

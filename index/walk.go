@@ -36,7 +36,7 @@ type walker struct {
 }
 
 func newWalker(w *Web) *walker {
-	most := max(w.degree+1, mostDoors)
+	most := max(w.Degree()+1, mostDoors)
 	return &walker{web: w, seen: make([]uint64, (w.Rows()+63)/64), ids: make([]int32, 0, most),
 		scores: make([]float32, most)}
 }
@@ -141,11 +141,12 @@ func (x *walker) walk(width int) {
 			next++
 		}
 		if next < len(x.stops) {
-			x.probe.Ahead = w.record(x.stops[next].row)
+			x.probe.Ahead = w.links.record(x.stops[next].row)
 		}
-		x.ids = x.ids[:0]
-		for _, j := range w.record(row) {
-			if j >= 0 && x.first(j) {
+		leads := w.links.next(x.ids[:0], row)
+		x.ids = leads[:0]
+		for _, j := range leads {
+			if x.first(j) {
 				x.ids = append(x.ids, j)
 			}
 		}

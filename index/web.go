@@ -27,7 +27,7 @@ type Options struct {
 
 // What Options mean by 0.
 const (
-	StandardDegree = 31 // with the twin, two lines of a cache
+	StandardDegree = 31 // with the twin, a line and a half of a cache
 	StandardWidth  = 128
 )
 
@@ -38,12 +38,9 @@ const mostDegree = 255
 // with a query are the largest, having looked at few of them. It is made of the rows alone: queries of every model find
 // their best in it. It may be used by many goroutines at once.
 type Web struct {
-	sketch *engine.Sketch
-	codes  *kern.Codes // of the sketch
-	degree int
-	// links has for every row the next of those with equal codes, its twins, of which only the first has links; and
-	// then up to degree links. −1 is none.
-	links    []int32
+	sketch   *engine.Sketch
+	codes    *kern.Codes // of the sketch
+	links    links
 	doors    []int32 // where walks begin
 	clusters *clusters
 	rooms    sync.Pool
@@ -72,7 +69,7 @@ func Build(ctx context.Context, v *graph.Vectors, o Options) (*Web, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := newWeb(sketch, o.degree())
+	w := newWeb(sketch)
 	if w.clusters, err = makeClusters(ctx, v, o); err != nil {
 		return nil, err
 	}
@@ -82,7 +79,7 @@ func Build(ctx context.Context, v *graph.Vectors, o Options) (*Web, error) {
 	if w.Rows() >= manyRows {
 		debug.FreeOSMemory()
 	}
-	w.makeRoom(twins)
+	w.makeRoom(o.degree(), twins)
 	return w, newBuilder(w, o).add(ctx, order)
 }
 
@@ -148,20 +145,17 @@ func (o Options) degree() int {
 }
 
 // newWeb returns a web that has no room for links yet.
-func newWeb(sketch *engine.Sketch, degree int) *Web {
-	w := &Web{sketch: sketch, codes: kern.CodesIn(sketch), degree: degree}
+func newWeb(sketch *engine.Sketch) *Web {
+	w := &Web{sketch: sketch, codes: kern.CodesIn(sketch)}
 	w.rooms.New = func() any { return newWalker(w) }
 	return w
 }
 
 // makeRoom makes room for links, of which there are none but those of twins.
-func (w *Web) makeRoom(of []twins) {
-	w.links = make([]int32, w.Rows()*(w.degree+1))
-	for k := range w.links {
-		w.links[k] = -1
-	}
+func (w *Web) makeRoom(degree int, of []twins) {
+	w.links = newLinks(w.Rows(), wideFor(w.Rows()), degree)
 	for _, pair := range of {
-		w.record(pair[0])[0] = pair[1]
+		w.links.setTwin(pair[0], pair[1])
 	}
 }
 
@@ -169,7 +163,7 @@ func (w *Web) makeRoom(of []twins) {
 func (w *Web) Rows() int { return w.codes.Rows() }
 
 // Degree is how many links a row has at most.
-func (w *Web) Degree() int { return w.degree }
+func (w *Web) Degree() int { return w.links.degree }
 
 // Sketch returns the codes of the rows, by which an engine finds the best exactly.
 func (w *Web) Sketch() *engine.Sketch { return w.sketch }
@@ -177,36 +171,11 @@ func (w *Web) Sketch() *engine.Sketch { return w.sketch }
 // Bytes returns how much memory the web takes.
 func (w *Web) Bytes() int {
 	c := w.clusters
-	return w.codes.Bytes() + 4*(len(w.links)+len(w.doors)+c.centres.Len()*c.centres.Dim()+len(c.first)+len(c.second))
-}
-
-// record returns the twin and the links of a row.
-func (w *Web) record(i int32) []int32 { return w.links[int(i)*(w.degree+1):][:w.degree+1] }
-
-// near returns the links of a row.
-func (w *Web) near(i int32) []int32 { return linked(w.record(i)[1:]) }
-
-// linked returns the links before the first place without one.
-func linked(links []int32) []int32 {
-	for k, j := range links {
-		if j < 0 {
-			return links[:k]
-		}
-	}
-	return links
-}
-
-// setNear sets the links of a row.
-func (w *Web) setNear(i int32, links []int32) { set(w.record(i)[1:], links) }
-
-// set puts links into places, of which there may be more.
-func set(own, links []int32) {
-	for k := copy(own, links); k < len(own); k++ {
-		own[k] = -1
-	}
+	return w.codes.Bytes() + len(w.links.bytes) +
+		4*(len(w.doors)+c.centres.Len()*c.centres.Dim()+len(c.first)+len(c.second))
 }
 
 // String describes the web.
 func (w *Web) String() string {
-	return fmt.Sprintf("%d rows, %d links each at most, %d bytes", w.Rows(), w.degree, w.Bytes())
+	return fmt.Sprintf("%d rows, %d links each at most, %d bytes", w.Rows(), w.Degree(), w.Bytes())
 }

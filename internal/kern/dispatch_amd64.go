@@ -213,15 +213,15 @@ func dotCodes(high, low []int32, q, rest []int8, base []uint8, stride int) {
 	}
 }
 
-func dotCodesAt(sums []int32, q []int8, base []uint8, stride int, rows, ahead []int32) {
+func dotCodesAt(sums []int32, q []int8, base []uint8, stride int, rows []int32, ahead []uint8) {
 	at, with := unsafe.SliceData(base), unsafe.SliceData(q)
 	switch {
 	case active == plain:
 		dotCodesAtGo(sums, q, base, stride, rows)
 	case active == avx512 && cpu.X86.HasAVX512VNNI:
-		dotCodesAtAVX512(pInt(sums), with, at, stride, pInt(rows), len(rows), pInt(ahead))
+		dotCodesAtAVX512(pInt(sums), with, at, stride, pInt(rows), len(rows), unsafe.SliceData(ahead))
 	default:
-		dotCodesAtAVX2(pInt(sums), with, at, stride, pInt(rows), len(rows), pInt(ahead))
+		dotCodesAtAVX2(pInt(sums), with, at, stride, pInt(rows), len(rows), unsafe.SliceData(ahead))
 	}
 }
 

@@ -144,15 +144,15 @@ func dotCodes(high, low []int32, q, rest []int8, base []uint8, stride int) {
 	}
 }
 
-func dotCodesAt(sums []int32, q []int8, base []uint8, stride int, rows, ahead []int32) {
+func dotCodesAt(sums []int32, q []int8, base []uint8, stride int, rows []int32, ahead []uint8) {
 	at, with := unsafe.SliceData(base), unsafe.SliceData(q)
 	switch {
 	case active == plain:
 		dotCodesAtGo(sums, q, base, stride, rows)
 	case cpu.ARM64.HasASIMDDP:
-		dotCodesAtSDOT(pInt(sums), with, at, stride, pInt(rows), len(rows), pInt(ahead))
+		dotCodesAtSDOT(pInt(sums), with, at, stride, pInt(rows), len(rows), unsafe.SliceData(ahead))
 	default:
-		dotCodesAtNEON(pInt(sums), with, at, stride, pInt(rows), len(rows), pInt(ahead))
+		dotCodesAtNEON(pInt(sums), with, at, stride, pInt(rows), len(rows), unsafe.SliceData(ahead))
 	}
 }
 

@@ -43,7 +43,7 @@ func dotCodes(high, low []int32, q, rest []int8, base []uint8, stride int) {
 
 func codeBlocks() bool { return false }
 
-func dotCodesAt(sums []int32, q []int8, base []uint8, stride int, rows, _ []int32) {
+func dotCodesAt(sums []int32, q []int8, base []uint8, stride int, rows []int32, _ []uint8) {
 	dotCodesAtGo(sums, q, base, stride, rows)
 }
 

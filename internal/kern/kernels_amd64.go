@@ -102,7 +102,7 @@ func dotCodesAVX512(high *int32, low *int32, q *int8, rest *int8, base *uint8, s
 // dotCodesAtAVX512: sums[k] = Σ q[d]·row[d] of row rows[k]; stride is a multiple of 64, count of 4. ahead is asked for: it is needed next.
 //
 //go:noescape
-func dotCodesAtAVX512(sums *int32, q *int8, base *uint8, stride int, rows *int32, count int, ahead *int32)
+func dotCodesAtAVX512(sums *int32, q *int8, base *uint8, stride int, rows *int32, count int, ahead *uint8)
 
 // scaleCodesAVX512: dst[k] = scales[k]·step·(128·(high[k] − highZero) + (low[k] − lowZero)); count is a multiple of the lanes.
 //
@@ -252,7 +252,7 @@ func dotCodesAVX2(high *int32, low *int32, q *int8, rest *int8, base *uint8, str
 // dotCodesAtAVX2: sums[k] = Σ q[d]·row[d] of row rows[k]; stride is a multiple of 64, count of 4. ahead is asked for: it is needed next.
 //
 //go:noescape
-func dotCodesAtAVX2(sums *int32, q *int8, base *uint8, stride int, rows *int32, count int, ahead *int32)
+func dotCodesAtAVX2(sums *int32, q *int8, base *uint8, stride int, rows *int32, count int, ahead *uint8)
 
 // scaleCodesAVX2: dst[k] = scales[k]·step·(128·(high[k] − highZero) + (low[k] − lowZero)); count is a multiple of the lanes.
 //

@@ -2752,7 +2752,7 @@ done:
 	VZEROUPPER
 	RET
 
-// func dotCodesAtAVX512(sums *int32, q *int8, base *uint8, stride int, rows *int32, count int, ahead *int32)
+// func dotCodesAtAVX512(sums *int32, q *int8, base *uint8, stride int, rows *int32, count int, ahead *uint8)
 // Requires: AVX, AVX2, AVX512F, AVX512VNNI, MMX+
 TEXT ·dotCodesAtAVX512(SB), NOSPLIT, $0-56
 	MOVQ       sums+0(FP), AX
@@ -7895,7 +7895,7 @@ done:
 	VZEROUPPER
 	RET
 
-// func dotCodesAtAVX2(sums *int32, q *int8, base *uint8, stride int, rows *int32, count int, ahead *int32)
+// func dotCodesAtAVX2(sums *int32, q *int8, base *uint8, stride int, rows *int32, count int, ahead *uint8)
 // Requires: AVX, AVX2, MMX+
 TEXT ·dotCodesAtAVX2(SB), NOSPLIT, $0-56
 	MOVQ       sums+0(FP), AX

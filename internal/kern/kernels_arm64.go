@@ -97,12 +97,12 @@ func dotCodesNEON(high *int32, low *int32, q *int8, rest *int8, base *uint8, str
 // dotCodesAtSDOT: sums[k] = Σ q[d]·row[d] of row rows[k]; stride is a multiple of 64, count of 4. ahead is asked for: it is needed next.
 //
 //go:noescape
-func dotCodesAtSDOT(sums *int32, q *int8, base *uint8, stride int, rows *int32, count int, ahead *int32)
+func dotCodesAtSDOT(sums *int32, q *int8, base *uint8, stride int, rows *int32, count int, ahead *uint8)
 
 // dotCodesAtNEON: sums[k] = Σ q[d]·row[d] of row rows[k]; stride is a multiple of 64, count of 4. ahead is asked for: it is needed next.
 //
 //go:noescape
-func dotCodesAtNEON(sums *int32, q *int8, base *uint8, stride int, rows *int32, count int, ahead *int32)
+func dotCodesAtNEON(sums *int32, q *int8, base *uint8, stride int, rows *int32, count int, ahead *uint8)
 
 // scaleCodesNEON: dst[k] = scales[k]·step·(128·(high[k] − highZero) + (low[k] − lowZero)); count is a multiple of 4.
 //

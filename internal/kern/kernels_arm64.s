@@ -2506,7 +2506,7 @@ elements:
 done:
 	RET
 
-// func dotCodesAtSDOT(sums *int32, q *int8, base *uint8, stride int, rows *int32, count int, ahead *int32)
+// func dotCodesAtSDOT(sums *int32, q *int8, base *uint8, stride int, rows *int32, count int, ahead *uint8)
 TEXT ·dotCodesAtSDOT(SB), NOSPLIT, $0-56
 	MOVD sums+0(FP), R0
 	MOVD q+8(FP), R1
@@ -2584,7 +2584,7 @@ elements:
 	BNE rows
 	RET
 
-// func dotCodesAtNEON(sums *int32, q *int8, base *uint8, stride int, rows *int32, count int, ahead *int32)
+// func dotCodesAtNEON(sums *int32, q *int8, base *uint8, stride int, rows *int32, count int, ahead *uint8)
 TEXT ·dotCodesAtNEON(SB), NOSPLIT, $0-56
 	MOVD sums+0(FP), R0
 	MOVD q+8(FP), R1

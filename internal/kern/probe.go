@@ -18,7 +18,7 @@ type Probe struct {
 	step  float32
 	rows  [probeRows]int32
 	// Ahead is what will be read after the next products: the processor is asked to fetch it meanwhile.
-	Ahead []int32
+	Ahead []uint8
 	sums  [probeRows]int32
 }
 

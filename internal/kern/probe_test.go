@@ -25,7 +25,7 @@ func TestProbeSums(t *testing.T) {
 					ids[k] = rng.Int32N(rows)
 				}
 				sums[count] = 77
-				dotCodesAt(sums[:count], q, base, stride, ids, ids)
+				dotCodesAt(sums[:count], q, base, stride, ids, base)
 				for k, i := range ids {
 					var want int64
 					for d := range q {

@@ -100,7 +100,7 @@ func dotCodes(s isa) {
 // Long because it reads as the assembly that it writes: one routine, whose registers live to its end.
 func dotCodesAt(s isa) {
 	function("dotCodesAt"+s.name, "func(sums *int32, q *int8, base *uint8, stride int, rows *int32, count int, "+
-		"ahead *int32)", "sums[k] = Σ q[d]·row[d] of row rows[k]; stride is a multiple of 64, count of 4. ahead is "+
+		"ahead *uint8)", "sums[k] = Σ q[d]·row[d] of row rows[k]; stride is a multiple of 64, count of 4. ahead is "+
 		"asked for: it is needed next.")
 	sums, q := Load(Param("sums"), GP64()), Load(Param("q"), GP64())
 	base, stride := Load(Param("base"), GP64()), Load(Param("stride"), GP64())

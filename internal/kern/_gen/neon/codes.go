@@ -113,7 +113,7 @@ func dotCodesAt(f *file, fast bool) {
 	}
 	r := f.function(name, "sums[k] = Σ q[d]·row[d] of row rows[k]; stride is a multiple of 64, count of 4. ahead is "+
 		"asked for: it is needed next.", "sums *int32", "q *int8", "base *uint8", "stride int", "rows *int32",
-		"count int", "ahead *int32")
+		"count int", "ahead *uint8")
 	dot := r.bytesDot
 	if fast {
 		dot = r.sdot
