@@ -36,7 +36,8 @@ func TestLinks(t *testing.T) {
 				if twins[i] >= 0 {
 					leads = slices.Insert(leads, 0, twins[i])
 				}
-				if l.twin(i) != twins[i] || !slices.Equal(l.near(nil, i), near[i]) || !slices.Equal(l.next(nil, i), leads) {
+				if l.twin(i) != twins[i] || !slices.Equal(l.near(nil, i), near[i]) ||
+					!slices.Equal(l.next(nil, i), leads) {
 					t.Fatalf("%d bytes: row %d has twin %d and links %v, want %d and %v", wide, i, l.twin(i),
 						l.near(nil, i), twins[i], near[i])
 				}
