@@ -2,6 +2,7 @@ package engine
 
 import (
 	"errors"
+	"math"
 	"math/rand/v2"
 	"reflect"
 	"testing"
@@ -127,5 +128,45 @@ func TestStreamedDesign(t *testing.T) {
 	pairs.Streamed, pairs.Unit = true, 0
 	if _, err := (CPU{}).Design(t.Context(), pairs); !errors.Is(err, ErrShape) {
 		t.Errorf("a streamed design without a unit: %v", err)
+	}
+}
+
+// TestStreamedInformationOfManyPairs holds the information of a million pairs, which float32 sums would blur, against
+// those of parts of them.
+func TestStreamedInformationOfManyPairs(t *testing.T) {
+	const n, part = 1 << 20, 1 << 15
+	p, o := streamedPairs(t, rand.New(rand.NewPCG(3, 4)), n, 3, 2)
+	p.Streamed, o.Leverage = true, nil
+	theta := []float64{.4, -.3, .2, -1, .5, -.6}
+	information := func(from, to int) []float64 {
+		some, seen := p, Outcomes{Linked: o.Linked[from:to], Exposure: o.Exposure[from:to]}
+		some.Pairs = &graph.Pairs{Source: p.Pairs.Source[from:to], Target: p.Pairs.Target[from:to]}
+		some.Rate = p.Rate[from:to]
+		design, err := CPU{Threads: 2}.Design(t.Context(), some)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, err := design.Observe(t.Context(), seen)
+		if err != nil {
+			t.Fatal(err)
+		}
+		full, err := l.Information(t.Context(), theta)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return full
+	}
+	want := make([]float64, len(theta)*len(theta))
+	for from := 0; from < n; from += part {
+		for i, x := range information(from, from+part) {
+			want[i] += x
+		}
+	}
+	var off, size float64
+	for i, x := range information(0, n) {
+		off, size = off+(x-want[i])*(x-want[i]), size+want[i]*want[i]
+	}
+	if off = math.Sqrt(off / size); off > 1e-6 {
+		t.Errorf("off by %.2g", off)
 	}
 }

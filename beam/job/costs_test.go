@@ -2,8 +2,8 @@ package job
 
 import (
 	"context"
-	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"syscall"
@@ -14,7 +14,7 @@ import (
 	"unseen/engine"
 	"unseen/fit"
 	"unseen/model"
-	"unseen/sample"
+	"unseen/recommend"
 )
 
 // TestBayesCosts measures the jobs of bayes on Prism, in core-seconds of this process, which depend little on what else
@@ -30,9 +30,8 @@ func TestBayesCosts(t *testing.T) {
 		dim = n
 	}
 	ctx := context.Background()
-	g, train := randomPairs(t, rand.New(rand.NewPCG(1, 1)), 1<<17, dim, pairs)
-	s := setup{&sample.Prepared{Graph: g, Problem: sample.Problem{Nodes: model.NodesOf(g), Train: train}}}
-	cluster, m := s.cut(t, shards.CutSettings{})
+	cluster := generated(t, shards.GenerateSettings{Nodes: 1 << 17, Pairs: int64(pairs), Dimension: dim, Blocks: 2})
+	m := cluster.Manifest
 	all := cluster.Population(0)
 	cost := func(what string, work func() error) {
 		before, began := processorSeconds(t), time.Now()
@@ -74,6 +73,43 @@ func TestBayesCosts(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Logf("peak resident memory of this process, driver and worker and the test's own pairs: %d MB", usage.Maxrss>>10)
+}
+
+// TestTopCosts measures lists on one core, with vectors of UNSEEN_BEAM_DIM.
+func TestTopCosts(t *testing.T) {
+	dim, err := strconv.Atoi(os.Getenv("UNSEEN_BEAM_DIM"))
+	if err != nil {
+		t.Skip("UNSEEN_BEAM_DIM does not say of what dimension: no cost was measured")
+	}
+	ctx := context.Background()
+	cluster := generated(t, shards.GenerateSettings{Nodes: 1 << 17, Pairs: 1, Dimension: dim, Blocks: 1})
+	m := cluster.Manifest
+	vectors, table, err := cluster.Shards.OpenBlock(ctx, m.Layout(), m.Blocks[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer vectors.Close()
+	nodes := model.Nodes{Vectors: vectors, Fields: table.Fields, FieldCount: len(m.Fields), FieldNames: m.Fields}
+	link := must(model.NewLink("diagonal", nodes, model.LinkOptions{}))(t)
+	fitted := model.Model{Link: link, LinkParams: slices.Repeat([]float32{.5}, link.Size())}
+	sources := make([]recommend.BlockSource, 1024)
+	for k := range sources {
+		sources[k].Node = int32(k)
+	}
+	block := recommend.Block{Vectors: vectors, Fields: table.Fields, FieldCount: len(m.Fields),
+		Engine: engine.CPU{Threads: 1}}
+	top := measure(t, 3, "", func() error { _, err := block.Top(ctx, fitted, sources, 10); return err })
+	t.Logf("top-10 of %d sources among %d targets, dimension %d, one core: %.2f s, %.2f s per billion comparisons",
+		len(sources), m.Nodes, dim, top.seconds, top.seconds/float64(len(sources)*m.Nodes)*1e9)
+}
+
+// generated is a cluster over shards of random pairs.
+func generated(t *testing.T, s shards.GenerateSettings) *Cluster {
+	t.Helper()
+	s.Fields, s.PerLink, s.Seed = 19, 4, 1
+	location := shards.Location{Root: filepath.Join(t.TempDir(), "shards")}
+	return &Cluster{Shards: location, Manifest: must(shards.Generate(context.Background(), location, s))(t),
+		Work: shards.Location{Root: t.TempDir()}}
 }
 
 // processorSeconds is how much this process has used of all cores.

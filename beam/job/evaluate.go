@@ -96,7 +96,7 @@ func (p *plan) allPairs(ctx context.Context, t *task) (numbered, error) {
 	if t.Target != t.Source {
 		targets = span(to.First, to.Nodes)
 	}
-	nodes, err := p.shards().Gather(ctx, p.Layout, numbers)
+	nodes, err := p.shards().Gather(ctx, p.Layout, numbers, p.Threads)
 	if err != nil {
 		return numbered{}, err
 	}
@@ -112,7 +112,7 @@ func (p *plan) allPairs(ctx context.Context, t *task) (numbered, error) {
 		return numbered{}, err
 	}
 	for _, shard := range t.Links {
-		links, _, err := p.shards().Pairs(ctx, shard)
+		links, _, err := p.shards().Pairs(ctx, shard, p.Threads)
 		if err != nil {
 			return numbered{}, err
 		}
@@ -198,7 +198,7 @@ func (*heldFn) ProcessElement(ctx context.Context, element, shared []byte, emit 
 }
 
 func (p *plan) held(ctx context.Context, t *task) (numbered, error) {
-	part, err := p.shards().Load(ctx, p.Layout, *t.Shard, nil)
+	part, err := p.shards().Load(ctx, p.Layout, *t.Shard, nil, p.Threads)
 	if err != nil {
 		return numbered{}, err
 	}

@@ -167,7 +167,7 @@ func (*gradientFn) ProcessElement(ctx context.Context, element, shared []byte, e
 }
 
 func (p *plan) gradient(ctx context.Context, t *task) (numbered, error) {
-	part, err := p.shards().Load(ctx, p.Layout, *t.Shard, nil)
+	part, err := p.shards().Load(ctx, p.Layout, *t.Shard, nil, p.Threads)
 	if err != nil {
 		return numbered{}, err
 	}

@@ -545,7 +545,7 @@ func (p *plan) block(ctx context.Context, bucket int, batches func(*[]byte) bool
 	}
 	location := p.shards()
 	if out.Vectors, err = location.Write(ctx, fmt.Sprintf("vectors-%05d.npy", bucket), func(w io.Writer) error {
-		return shards.WriteVectors(w, vectors, 0, len(all))
+		return shards.WriteVectors(w, vectors)
 	}); err != nil {
 		return nil, err
 	}
@@ -766,7 +766,7 @@ func (p *plan) pairs(ctx context.Context, t *task) (*pairsResult, error) {
 	s := p.Import.Settings
 	linked := map[graph.Link]bool{}
 	for _, shard := range t.Links {
-		links, _, err := p.shards().Pairs(ctx, shard)
+		links, _, err := p.shards().Pairs(ctx, shard, p.Threads)
 		if err != nil {
 			return nil, err
 		}
@@ -880,7 +880,7 @@ func (p *plan) products(ctx context.Context, pairs *graph.Pairs, out *pairsResul
 		addPair(some, graph.Link{Source: int32(len(numbers)), Target: int32(len(numbers) + 1)}, true, 1, 1)
 		numbers = append(numbers, pairs.Source[at], pairs.Target[at])
 	}
-	nodes, err := p.shards().Gather(ctx, p.Layout, numbers)
+	nodes, err := p.shards().Gather(ctx, p.Layout, numbers, p.Threads)
 	if err != nil {
 		return err
 	}

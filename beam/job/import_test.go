@@ -169,7 +169,7 @@ func (one *importedShards) checkLinks(t *testing.T) {
 	t.Helper()
 	found := 0
 	for _, shard := range one.m.LinkShards {
-		links, _, err := one.location.Pairs(t.Context(), shard)
+		links, _, err := one.location.Pairs(t.Context(), shard, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -190,7 +190,7 @@ func (one *importedShards) checkPairs(t *testing.T) {
 	seen, linked, weight := map[graph.Link]bool{}, 0, 0.
 	for part, list := range [][]shards.Shard{one.m.Train, one.m.Test} {
 		for _, shard := range list {
-			pairs, _, err := one.location.Pairs(t.Context(), shard)
+			pairs, _, err := one.location.Pairs(t.Context(), shard, 1)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -3,9 +3,11 @@ package job
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
+	"math"
 	"os"
 	"path/filepath"
+	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -14,146 +16,202 @@ import (
 
 	"unseen/beam/shards"
 	"unseen/engine"
+	"unseen/fit"
 	"unseen/graph"
 	"unseen/model"
-	"unseen/recommend"
 	"unseen/sample"
 )
 
-// TestOverhead measures what a cluster costs beside one process: UNSEEN_BEAM_BENCH=50000000 pairs,
-// on as many cores as UNSEEN_BEAM_THREADS says (2), with vectors of UNSEEN_BEAM_DIM (64). It prints
-// lines for bench/RESULTS.md. See flink/prove for how Flink joins in.
+// TestOverhead measures what a cluster costs beside one process, over the shards at UNSEEN_BEAM_SHARDS that unseen-beam
+// generate made: one gradient of bayes and one information over all pairs, with two threads or two tasks at a time.
+// It prints lines for bench/RESULTS.md. See flink/prove for how Flink joins in.
 func TestOverhead(t *testing.T) {
-	pairs, err := strconv.Atoi(os.Getenv("UNSEEN_BEAM_BENCH"))
-	if err != nil {
-		t.Skip("a measurement; set UNSEEN_BEAM_BENCH to a number of pairs")
-	}
-	threads := 2
-	if n, err := strconv.Atoi(os.Getenv("UNSEEN_BEAM_THREADS")); err == nil {
-		threads = n
-	}
-	const nodes = 1 << 17
-	dim := 64
-	if n, err := strconv.Atoi(os.Getenv("UNSEEN_BEAM_DIM")); err == nil {
-		dim = n
+	place := os.Getenv("UNSEEN_BEAM_SHARDS")
+	if place == "" {
+		t.Skip("a measurement; set UNSEEN_BEAM_SHARDS to shards of unseen-beam generate")
 	}
 	ctx := context.Background()
-	rng := rand.New(rand.NewPCG(1, 1))
-	g, train := randomPairs(t, rng, nodes, dim, pairs)
-	s := setup{&sample.Prepared{Graph: g, Problem: sample.Problem{Nodes: model.NodesOf(g), Train: train}}}
-	began := time.Now()
-	cluster, m := s.cut(t, shards.CutSettings{})
-	t.Logf("cutting %d pairs into %d shards: %.1f s", pairs, len(m.Train), time.Since(began).Seconds())
-	cluster.Settings = settingsFor("ap")
-	o := must(cluster.Settings.Objective(s.Problem.Nodes, m.Extent))(t)
-	o.Pairs = train
-	params, grad := make([]float32, o.Size()), make([]float64, o.Size())
-	for i := range params {
-		params[i] = float32(rng.NormFloat64())
+	location := shards.Location{Root: place}
+	m := must(location.Manifest(ctx))(t)
+	pairs := fit.PairDesign{Unit: 1 / math.Sqrt(float64(m.Dim)), CaseControl: true}
+	for cell := range len(m.Fields) * len(m.Fields) {
+		pairs.Cells = append(pairs.Cells, int32(cell))
 	}
-	plain := measure(t, "one process", func() error {
-		_, err := engine.CPU{Threads: threads}.Gradient(ctx, o, params, grad)
-		return err
-	})
-	t.Logf("gradient of %d pairs, dimension %d: one process, %d threads, %.2f s (%.3f core-seconds per million pairs)",
-		pairs, dim, threads, plain, plain*float64(threads)/float64(pairs)*1e6)
-	few := &graph.Pairs{}
-	for k := range 64 {
-		few.Source, few.Target, few.Linked = append(few.Source, int32(k)), append(few.Target, int32(k+1)),
-			append(few.Linked, true)
-		few.Weight, few.Rate = append(few.Weight, 1), append(few.Rate, 1)
+	theta := make([]float64, m.Dim+1+len(pairs.Cells))
+	for k := range theta {
+		theta[k] = math.Sin(float64(3*k)) / 4
 	}
-	tiny := setup{&sample.Prepared{Graph: g, Problem: sample.Problem{Nodes: s.Problem.Nodes, Train: few}}}
-	started, _ := tiny.cut(t, shards.CutSettings{Nodes: 1024})
-	started.Settings = cluster.Settings
-	for name, runner := range runners() {
-		cluster.Runner, started.Runner = runner, runner
-		start := measure(t, name, func() error { _, err := started.Gradient(ctx, o, params, grad); return err })
-		stop := watchMemory(os.Getenv("UNSEEN_WORKER"))
-		took := measure(t, name, func() error { _, err := cluster.Gradient(ctx, o, params, grad); return err })
-		t.Logf("the same on %s: %.2f s, %.2f of one process; a job of one small shard takes %.2f s; workers' "+
-			"peak resident memory %s", name, took, took/plain, start, stop())
+	runs := 1
+	if m.Extent.Pairs <= 10_000_000 {
+		runs = 3
 	}
-	// Top-K over blocks.
-	link, _ := o.Split(params)
-	fitted := model.Model{Link: o.Link, LinkParams: link}
-	sources := make([]recommend.BlockSource, 1024)
-	for k := range sources {
-		sources[k].Node = int32(k)
+	sums := sumsOfBayes
+	if only := os.Getenv("UNSEEN_BEAM_SUM"); only != "" {
+		sums = slices.DeleteFunc(slices.Clone(sums), func(s bayesSum) bool { return s.name != only })
 	}
-	block := recommend.Block{Vectors: g.Vectors(), Fields: g.Fields(), FieldCount: g.FieldCount(),
-		Engine: engine.CPU{Threads: 1}}
-	top := measure(t, "top-K", func() error {
-		_, err := block.Top(ctx, fitted, sources, 10)
-		return err
-	})
-	compared := float64(len(sources)) * nodes
-	t.Logf("top-10 of %d sources among %d targets, dimension %d, one core: %.2f s, %.2f s per billion comparisons",
-		len(sources), nodes, dim, top, top/compared*1e9)
-}
-
-// randomPairs is a graph without links and pairs between its nodes, a fifth of them linked.
-func randomPairs(t *testing.T, rng *rand.Rand, nodes, dim, pairs int) (*graph.Graph, *graph.Pairs) {
-	t.Helper()
-	const fields = 19
-	b := &graph.Builder{}
-	for i := range nodes {
-		must(b.AddNode(graph.Node{ID: strconv.Itoa(i), Field: fmt.Sprint("field ", rng.IntN(fields))}))(t)
-	}
-	g, _, err := b.Build()
-	if err != nil {
-		t.Fatal(err)
-	}
-	vectors := must(graph.NewVectors(nodes, dim))(t)
-	row := make([]float32, dim)
-	for i := range int32(nodes) {
-		for k := range row {
-			row[k] = float32(rng.NormFloat64()) / 8
-		}
-		if err := vectors.Set(i, row); err != nil {
+	want := make([][]float64, len(sums))
+	func() {
+		p := wholeProblem(t, location, m)
+		defer p.Nodes.Vectors.Close()
+		design, seen, _, err := pairs.Over(ctx, engine.CPU{Threads: 2}, p)
+		if err != nil {
 			t.Fatal(err)
 		}
-	}
-	g = must(g.WithVectors(vectors))(t)
-	train := &graph.Pairs{Universe: int64(nodes) * int64(nodes-1)}
-	for k := range pairs {
-		linked := k%5 == 0
-		weight, rate := 1., 1e-2
-		if !linked {
-			weight = 100
+		l := must(design.Observe(ctx, seen))(t)
+		for k, sum := range sums {
+			cost := measure(t, runs, "", func() (err error) { want[k], err = sum.of(ctx, l, theta); return err })
+			t.Logf("%d pairs, %s: one process %s", m.Extent.Pairs, sum.name, cost)
 		}
-		source := int32(k * nodes / pairs)
-		target := rng.Int32N(int32(nodes - 1))
-		if target >= source {
-			target++
+	}()
+	debug.FreeOSMemory()
+	var bits [][]float64
+	for name, runner := range runners() {
+		cluster := &Cluster{Shards: location, Manifest: m, Runner: runner, Work: shards.Location{Root: t.TempDir()}}
+		l := must(must(cluster.Population(0).Design(ctx, pairs))(t).Observe(ctx, engine.Outcomes{}))(t)
+		got := make([][]float64, len(sums))
+		for k, sum := range sums {
+			cost := measure(t, runs, name, func() (err error) { got[k], err = sum.of(ctx, l, theta); return err })
+			t.Logf("%d pairs, %s: %s %s, off by %.1g", m.Extent.Pairs, sum.name, name, cost, relative(got[k], want[k]))
+			if off := relative(got[k], want[k]); off > 1e-6 {
+				t.Errorf("%s on %s is off by %v of one process", sum.name, name, off)
+			}
 		}
-		train.Source, train.Target, train.Linked = append(train.Source, source), append(train.Target, target),
-			append(train.Linked, linked)
-		train.Weight, train.Rate = append(train.Weight, weight), append(train.Rate, rate)
+		if bits != nil && !slices.EqualFunc(got, bits, slices.Equal) {
+			t.Error("runners differ")
+		}
+		bits = got
 	}
-	return g, train
 }
 
-// measure returns the seconds of the fastest of three runs.
-func measure(t *testing.T, name string, work func() error) float64 {
+// bayesSum is a sum over all pairs.
+type bayesSum struct {
+	name string
+	of   func(context.Context, engine.LogLikelihood, []float64) ([]float64, error)
+}
+
+// sumsOfBayes are those that a fit asks for again and again. UNSEEN_BEAM_SUM measures one of them.
+var sumsOfBayes = []bayesSum{
+	{"gradient", func(ctx context.Context, l engine.LogLikelihood, theta []float64) ([]float64, error) {
+		grad := make([]float64, len(theta))
+		value, err := l.Value(ctx, theta, grad)
+		return append(grad, value), err
+	}},
+	{"information", func(ctx context.Context, l engine.LogLikelihood, theta []float64) ([]float64, error) {
+		full, err := l.Information(ctx, theta)
+		for i := range theta { // the upper triangle is not asked for
+			clear(full[i*len(theta)+i+1 : (i+1)*len(theta)])
+		}
+		return full, err
+	}},
+}
+
+// wholeProblem reads all shards into memory, ascending by source, as one machine has its pairs.
+func wholeProblem(t *testing.T, location shards.Location, m *shards.Manifest) sample.Problem {
 	t.Helper()
-	best := 0.
-	for range 3 {
-		began := time.Now()
+	ctx, l, n := context.Background(), m.Layout(), int(m.Extent.Pairs)
+	all := &graph.Pairs{Source: make([]int32, n), Target: make([]int32, n), Linked: make([]bool, n),
+		Weight: make([]float64, n), Rate: make([]float64, n)}
+	nodes := model.Nodes{Vectors: must(graph.NewVectors(m.Nodes, m.Dim))(t), FieldCount: len(m.Fields),
+		FieldNames: m.Fields}
+	row, from := make([]float32, m.Dim), 0
+	for b, block := range m.Blocks {
+		vectors, table, err := location.OpenBlock(ctx, l, block)
+		if err != nil {
+			t.Fatal(err)
+		}
+		nodes.Fields = append(nodes.Fields, table.Fields...)
+		for i := range int32(block.Nodes) {
+			vectors.Load(row, i)
+			if err := nodes.Vectors.Set(int32(block.First)+i, row); err != nil {
+				t.Fatal(err)
+			}
+		}
+		vectors.Close()
+		var parts []*graph.Pairs
+		next := make([]int, block.Nodes+1) // where the next pair of a source goes
+		for _, s := range m.Train {
+			if s.Source != b {
+				continue
+			}
+			p, _, err := location.Pairs(ctx, s, 2)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, i := range p.Source {
+				next[int(i)-block.First+1]++
+			}
+			parts = append(parts, p)
+		}
+		next[0] = from
+		for i := range block.Nodes {
+			next[i+1] += next[i]
+		}
+		from = next[block.Nodes]
+		for _, p := range parts {
+			for k, i := range p.Source {
+				at := next[int(i)-block.First]
+				next[int(i)-block.First]++
+				all.Source[at], all.Target[at], all.Linked[at] = i, p.Target[k], p.Linked[k]
+				all.Weight[at], all.Rate[at] = p.Weight[k], p.Rate[k]
+			}
+		}
+	}
+	return sample.Problem{Nodes: nodes, Train: all}
+}
+
+// sumCost is what a sum takes.
+type sumCost struct {
+	seconds, processor float64 // the latter of all processes
+	peak               string  // resident memory
+}
+
+func (c sumCost) String() string {
+	return fmt.Sprintf("%.2f s, %.2f core-seconds, peak resident memory %s", c.seconds, c.processor, c.peak)
+}
+
+// measure returns what the fastest of some runs takes. On Flink, the memory is that of the largest worker.
+func measure(t *testing.T, runs int, name string, work func() error) (best sumCost) {
+	t.Helper()
+	for range runs {
+		peak := watchMemory(name == "flink")
+		before, began := clusterSeconds(t), time.Now()
 		if err := work(); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		if took := time.Since(began).Seconds(); best == 0 || took < best {
+		took := sumCost{time.Since(began).Seconds(), clusterSeconds(t) - before, peak()}
+		if best.seconds == 0 || took.seconds < best.seconds {
 			best = took
 		}
 	}
 	return best
 }
 
-// watchMemory follows the processes of a program and returns what the largest of them has taken.
-func watchMemory(program string) func() string {
-	if program == "" {
-		return func() string { return "(in this process)" }
+// clusterSeconds is how much this process and those of flink/up with their workers have used of all cores. A worker
+// counts once it has ended.
+func clusterSeconds(t *testing.T) float64 {
+	t.Helper()
+	used := processorSeconds(t)
+	files, _ := filepath.Glob(filepath.Join(os.Getenv("UNSEEN_FLINK_PIDS"), "*.pid"))
+	for _, file := range files {
+		number := must(os.ReadFile(file))(t)
+		text, err := os.ReadFile(filepath.Join("/proc", strings.TrimSpace(string(number)), "stat"))
+		if err != nil {
+			continue
+		}
+		_, rest, _ := strings.Cut(string(text), ") ")
+		for _, ticks := range strings.Fields(rest)[11:15] { // its own, and those of children that have ended
+			n, _ := strconv.ParseFloat(ticks, 64)
+			used += n / 100
+		}
+	}
+	return used
+}
+
+// watchMemory follows this process, or the workers of Flink, and returns what the largest of them has taken.
+func watchMemory(flink bool) func() string {
+	if !flink {
+		os.WriteFile("/proc/self/clear_refs", []byte("5"), 0) // its peak begins anew
+		return func() string { return fmt.Sprintf("%d MB", peakMemory("/proc/self")>>10) }
 	}
 	stop := make(chan bool)
 	var wait sync.WaitGroup
@@ -163,19 +221,12 @@ func watchMemory(program string) func() string {
 			select {
 			case <-stop:
 				return
-			case <-time.After(200 * time.Millisecond):
+			case <-time.After(100 * time.Millisecond):
 			}
 			all, _ := filepath.Glob("/proc/[0-9]*/exe")
 			for _, link := range all {
-				if exe, err := os.Readlink(link); err != nil || exe != program {
-					continue
-				}
-				status, _ := os.ReadFile(filepath.Join(filepath.Dir(link), "status"))
-				for line := range strings.SplitSeq(string(status), "\n") {
-					if rest, ok := strings.CutPrefix(line, "VmHWM:"); ok {
-						kb, _ := strconv.Atoi(strings.Fields(rest)[0])
-						peak = max(peak, kb)
-					}
+				if exe, err := os.Readlink(link); err == nil && exe == os.Getenv("UNSEEN_WORKER") {
+					peak = max(peak, peakMemory(filepath.Dir(link)))
 				}
 			}
 		}
@@ -183,6 +234,17 @@ func watchMemory(program string) func() string {
 	return func() string {
 		close(stop)
 		wait.Wait()
-		return fmt.Sprintf("%d MB", peak/1024)
+		return fmt.Sprintf("%d MB", peak>>10)
 	}
+}
+
+// peakMemory is the largest resident memory that a process has had, in kB.
+func peakMemory(process string) int {
+	status, _ := os.ReadFile(filepath.Join(process, "status"))
+	_, rest, _ := strings.Cut(string(status), "VmHWM:")
+	if fields := strings.Fields(rest); len(fields) > 0 {
+		kilobytes, _ := strconv.Atoi(fields[0])
+		return kilobytes
+	}
+	return 0
 }

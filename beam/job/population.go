@@ -312,7 +312,7 @@ func (*pieceFn) ProcessElement(ctx context.Context, element, shared []byte) erro
 
 func (p *plan) piece(ctx context.Context, t *task) (any, error) {
 	if p.Piece.Kind == "links" {
-		pairs, exposure, err := p.shards().Pairs(ctx, *t.Shard)
+		pairs, exposure, err := p.shards().Pairs(ctx, *t.Shard, p.Threads)
 		if err != nil {
 			return nil, err
 		}
@@ -322,7 +322,7 @@ func (p *plan) piece(ctx context.Context, t *task) (any, error) {
 	if p.Piece.Kind != "draw" {
 		choice = nil
 	}
-	part, err := p.shards().Load(ctx, p.Layout, *t.Shard, choice)
+	part, err := p.shards().Load(ctx, p.Layout, *t.Shard, choice, p.Threads)
 	if err != nil {
 		return nil, err
 	}
@@ -532,7 +532,7 @@ func (*likelihoodFn) ProcessElement(ctx context.Context, element, shared []byte,
 
 func (p *plan) likelihood(ctx context.Context, t *task) (numbered, error) {
 	s := p.Likelihood
-	part, err := p.shards().Load(ctx, p.Layout, *t.Shard, s.Design.Choice)
+	part, err := p.shards().Load(ctx, p.Layout, *t.Shard, s.Design.Choice, p.Threads)
 	if err != nil {
 		return numbered{}, err
 	}

@@ -154,7 +154,7 @@ func (p *plan) lists(ctx context.Context, t *task) error {
 		}
 	}
 	for _, shard := range t.Links {
-		links, _, err := location.Pairs(ctx, shard)
+		links, _, err := location.Pairs(ctx, shard, p.Threads)
 		if err != nil {
 			return err
 		}
@@ -168,7 +168,7 @@ func (p *plan) lists(ctx context.Context, t *task) error {
 		slices.Sort(sources[k].Skip)
 		sources[k].Skip = slices.Compact(sources[k].Skip)
 	}
-	nodes, err := location.Gather(ctx, p.Layout, numbers)
+	nodes, err := location.Gather(ctx, p.Layout, numbers, p.Threads)
 	if err != nil {
 		return err
 	}

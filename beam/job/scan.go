@@ -202,7 +202,7 @@ func (p *plan) scan(ctx context.Context, t *task) error {
 		at, _ := slices.BinarySearch(numbers, i)
 		places[k] = int32(at)
 	}
-	nodes, err := p.shards().Gather(ctx, p.Layout, numbers)
+	nodes, err := p.shards().Gather(ctx, p.Layout, numbers, p.Threads)
 	if err != nil {
 		return err
 	}

@@ -143,13 +143,23 @@ func (b *NodeBlock) write(ctx context.Context, work Location, g *graph.Graph, al
 	if all.Age != nil {
 		t.Age = all.Age[b.First:end]
 	}
+	vectors, err := g.Vectors().Part(b.First, end)
+	if err != nil {
+		return err
+	}
+	return b.writeFiles(ctx, work, number, t, vectors)
+}
+
+// writeFiles writes the table of a block and its vectors.
+func (b *NodeBlock) writeFiles(ctx context.Context, work Location, number int, t NodeTable, v *graph.Vectors) (
+	err error) {
 	if b.Table, err = work.Write(ctx, fmt.Sprintf("nodes-%05d.parquet", number), func(w io.Writer) error {
 		return WriteNodes(w, t)
 	}); err != nil {
 		return err
 	}
 	b.Vectors, err = work.Write(ctx, fmt.Sprintf("vectors-%05d.npy", number), func(w io.Writer) error {
-		return WriteVectors(w, g.Vectors(), b.First, b.Nodes)
+		return WriteVectors(w, v)
 	})
 	return err
 }
@@ -213,16 +223,16 @@ func writeShards(ctx context.Context, work Location, l *NodeLayout, name string,
 	return out, nil
 }
 
-// WriteVectors writes some rows as .npy, float32.
-func WriteVectors(w io.Writer, v *graph.Vectors, first, rows int) error {
-	header := dataset.NpyHeader{Kind: "<f4", Shape: []int64{int64(rows), int64(v.Dim())}}
+// WriteVectors writes vectors as .npy, float32.
+func WriteVectors(w io.Writer, v *graph.Vectors) error {
+	header := dataset.NpyHeader{Kind: "<f4", Shape: []int64{int64(v.Len()), int64(v.Dim())}}
 	if _, err := w.Write(header.Append(nil)); err != nil {
 		return err
 	}
 	row := make([]float32, v.Dim())
 	bytes := make([]byte, 0, 4*len(row))
-	for i := first; i < first+rows; i++ {
-		v.Load(row, int32(i))
+	for i := range int32(v.Len()) {
+		v.Load(row, i)
 		bytes = bytes[:0]
 		for _, x := range row {
 			bytes = appendFloat32(bytes, x)

@@ -19,7 +19,7 @@
 //
 //	location := shards.Location{Root: "s3://papers/shards"}
 //	manifest, err := location.Manifest(ctx)
-//	part, err := location.Load(ctx, manifest, manifest.Train[0])
+//	part, err := location.Load(ctx, manifest, manifest.Train[0], nil, 2)
 //	fmt.Println(part.Pairs.Len(), part.Nodes.Len())
 //
 // Root is a folder, or an address that Beam's file systems know (s3://, gs://).

@@ -15,6 +15,7 @@ import (
 	"unseen/fit"
 	"unseen/graph"
 	"unseen/internal/columnar"
+	"unseen/internal/kern"
 	"unseen/model"
 	"unseen/risk"
 	"unseen/sample"
@@ -87,27 +88,27 @@ func WriteNodes(w io.Writer, t NodeTable) error {
 	return out.Close()
 }
 
-// Pairs reads a shard of pairs, with their exposure where any is logged.
-func (s Location) Pairs(ctx context.Context, shard Shard) (p *graph.Pairs, exposure []risk.Exposure, err error) {
+// Pairs reads a shard of pairs, with their exposure where any is logged, by so many threads.
+func (s Location) Pairs(ctx context.Context, shard Shard, threads int) (p *graph.Pairs, exposure []risk.Exposure,
+	err error) {
 	t, err := s.open(ctx, shard.File)
 	if err != nil {
 		return nil, nil, err
 	}
-	defer t.catch(&err)
 	p = &graph.Pairs{}
-	for _, read := range []func() error{
-		func() (err error) { p.Source, err = column(t, "source", int32s); return },
+	var seen []int32
+	columns := []func() error{
 		func() (err error) { p.Target, err = column(t, "target", int32s); return },
-		func() (err error) { p.Linked, err = column(t, "linked", booleans); return },
+		func() (err error) { p.Source, err = column(t, "source", int32s); return },
 		func() (err error) { p.Weight, err = column(t, "weight", doubles); return },
 		func() (err error) { p.Rate, err = column(t, "rate", doubles); return },
-	} {
-		if err := read(); err != nil {
-			return nil, nil, err
-		}
+		func() (err error) { p.Linked, err = column(t, "linked", booleans); return },
+		func() (err error) { seen, err = column(t, "exposure", int32s); return },
 	}
-	seen, err := column(t, "exposure", int32s)
-	if err != nil {
+	if err := kern.ChunksErr(ctx, len(columns), 1, threads, func(_, k, _, _ int) (err error) {
+		defer t.catch(&err)
+		return columns[k]()
+	}); err != nil {
 		return nil, nil, err
 	}
 	for k, e := range seen {
@@ -313,8 +314,9 @@ func (p *Part) Close() { p.Nodes.Vectors.Close() }
 
 // Load reads a shard, or those of its pairs that are chosen, and the vectors and fields of their nodes. Memory is that
 // of the pairs and of the rows they name, as float32 numbers.
-func (s Location) Load(ctx context.Context, m *NodeLayout, shard Shard, choice *fit.PairChoice) (*Part, error) {
-	pairs, exposure, err := s.Pairs(ctx, shard)
+func (s Location) Load(ctx context.Context, m *NodeLayout, shard Shard, choice *fit.PairChoice, threads int) (*Part,
+	error) {
+	pairs, exposure, err := s.Pairs(ctx, shard, threads)
 	if err != nil {
 		return nil, err
 	}
@@ -323,42 +325,56 @@ func (s Location) Load(ctx context.Context, m *NodeLayout, shard Shard, choice *
 		some := p.Training().At(choice.Places(p))
 		pairs, exposure = some.Pairs, some.Exposure
 	}
+	numbers, err := m.place(shard, pairs)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s: %w; make the shards again", ErrDamaged, s.Path(shard.File.Name), err)
+	}
 	part := &Part{Pairs: pairs, Exposure: exposure}
-	var numbers []int32 // of the nodes that are named
-	place := map[int]*[]int32{}
-	index := func(nodes []int32, block int) error {
-		b := m.Blocks[block]
-		known := place[block]
-		if known == nil {
-			fresh := make([]int32, b.Nodes)
-			for k := range fresh {
-				fresh[k] = -1
-			}
-			known = &fresh
-			place[block] = known
+	part.Nodes, err = s.Gather(ctx, m, numbers, threads)
+	return part, err
+}
+
+// place replaces the numbers of the nodes of pairs with their places among those that the pairs name, which it returns:
+// the block of the sources first, each block ascending, so that a file of vectors is read from its beginning to its end.
+func (l *NodeLayout) place(shard Shard, pairs *graph.Pairs) (numbers []int32, err error) {
+	places := map[int][]int32{} // of the nodes of a block; 0 where none is named, and then one more than the place
+	ends := []struct {
+		block int
+		nodes []int32
+	}{{shard.Source, pairs.Source}, {shard.Target, pairs.Target}}
+	for _, end := range ends {
+		b := l.Blocks[end.block]
+		if places[end.block] == nil {
+			places[end.block] = make([]int32, b.Nodes)
 		}
-		for k, i := range nodes {
+		known := places[end.block]
+		for k, i := range end.nodes {
 			at := int(i) - b.First
 			if at < 0 || at >= b.Nodes {
-				return fmt.Errorf("%w: %s: pair %d names node %d, which is not in block %d (%d nodes from %d); "+
-					"make the shards again", ErrDamaged, s.Path(shard.File.Name), k, i, block, b.Nodes, b.First)
+				return nil, fmt.Errorf("pair %d names node %d, which is not in block %d (%d nodes from %d)", k, i,
+					end.block, b.Nodes, b.First)
 			}
-			if (*known)[at] < 0 {
-				(*known)[at] = int32(len(numbers))
-				numbers = append(numbers, i)
-			}
-			nodes[k] = (*known)[at]
+			known[at] = 1
 		}
-		return nil
 	}
-	if err := index(pairs.Source, shard.Source); err != nil {
-		return nil, err
+	number := func(block int) {
+		for at, named := range places[block] {
+			if named != 0 {
+				numbers = append(numbers, int32(l.Blocks[block].First+at))
+				places[block][at] = int32(len(numbers))
+			}
+		}
 	}
-	if err := index(pairs.Target, shard.Target); err != nil {
-		return nil, err
+	if number(shard.Source); shard.Target != shard.Source {
+		number(shard.Target)
 	}
-	part.Nodes, err = s.Gather(ctx, m, numbers)
-	return part, err
+	for _, end := range ends {
+		known, first := places[end.block], int32(l.Blocks[end.block].First)
+		for k, i := range end.nodes {
+			end.nodes[k] = known[i-first] - 1
+		}
+	}
+	return numbers, nil
 }
 
 // Problem returns the pairs as what is learned from.
@@ -400,8 +416,8 @@ func (l *NodeLayout) Block(node int32) int {
 	return max(after-1, 0)
 }
 
-// Gather reads the vectors and fields of some nodes, in the order given.
-func (s Location) Gather(ctx context.Context, l *NodeLayout, numbers []int32) (model.Nodes, error) {
+// Gather reads the vectors and fields of some nodes, in the order given, by so many threads.
+func (s Location) Gather(ctx context.Context, l *NodeLayout, numbers []int32, threads int) (model.Nodes, error) {
 	vectors, err := graph.NewVectors(max(len(numbers), 1), l.Dim)
 	if err != nil {
 		return model.Nodes{}, fmt.Errorf("%w: %d vectors of dimension %d: %w", ErrDamaged, len(numbers), l.Dim, err)
@@ -409,30 +425,41 @@ func (s Location) Gather(ctx context.Context, l *NodeLayout, numbers []int32) (m
 	nodes := model.Nodes{Vectors: vectors, Fields: make([]uint16, max(len(numbers), 1)), FieldCount: len(l.Fields),
 		FieldNames: l.Fields, Numbers: numbers}
 	l.Fill(&nodes)
-	byBlock := make([][]int32, len(l.Blocks)) // places
+	byBlock, b := make([][]int32, len(l.Blocks)), 0 // places
 	for place, i := range numbers {
-		b := l.Block(i)
+		if at := int(i) - l.Blocks[b].First; at < 0 || at >= l.Blocks[b].Nodes {
+			b = l.Block(i)
+		}
 		byBlock[b] = append(byBlock[b], int32(place))
 	}
-	row := make([]float32, l.Dim)
 	for b, places := range byBlock {
 		if len(places) == 0 {
 			continue
 		}
-		block := l.Blocks[b]
-		from, table, err := s.OpenBlock(ctx, l, block)
-		if err != nil {
+		if err := s.gather(ctx, l, l.Blocks[b], nodes, places, threads); err != nil {
 			vectors.Close()
 			return model.Nodes{}, err
 		}
-		for _, place := range places {
-			at := numbers[place] - int32(block.First)
-			from.Load(row, at)
-			if err = vectors.Set(place, row); err != nil {
-				err = fmt.Errorf("%w: %s, row %d: %w; make the vectors again", ErrDamaged, s.Path(block.Vectors.Name),
-					at, err)
-				break
-			}
+	}
+	return nodes, nil
+}
+
+// gathered is how many rows a thread copies before it takes others.
+const gathered = 4096
+
+// gather reads the nodes of a block, which have some places.
+func (s Location) gather(ctx context.Context, l *NodeLayout, block NodeBlock, nodes model.Nodes, places []int32,
+	threads int) error {
+	file, table, err := s.OpenBlock(ctx, l, block)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	from, to := kern.MatrixOf(file), kern.MatrixOf(nodes.Vectors)
+	return kern.ChunksErr(ctx, len(places), gathered, threads, func(_, _, first, end int) error {
+		for _, place := range places[first:end] {
+			at := nodes.Numbers[place] - int32(block.First)
+			from.Load(to.Row(int(place)), int(at))
 			nodes.Fields[place] = table.Fields[at]
 			if nodes.Popularity != nil {
 				nodes.Popularity[place] = table.Popularity[at]
@@ -441,13 +468,8 @@ func (s Location) Gather(ctx context.Context, l *NodeLayout, numbers []int32) (m
 				nodes.Age[place] = table.Age[at]
 			}
 		}
-		from.Close()
-		if err != nil {
-			vectors.Close()
-			return model.Nodes{}, err
-		}
-	}
-	return nodes, nil
+		return nil
+	})
 }
 
 // Fill makes room for the columns of nodes that are known.

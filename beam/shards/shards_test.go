@@ -63,11 +63,11 @@ func TestShardsHoldTheGraph(t *testing.T) {
 			}
 			row, own := make([]float32, 6), make([]float32, 6)
 			for _, shard := range m.Train {
-				p, exposure, err := location.Pairs(ctx, shard)
+				p, exposure, err := location.Pairs(ctx, shard, 2)
 				if err != nil {
 					t.Fatal(err)
 				}
-				part := must(location.Load(ctx, m.Layout(), shard, nil))(t)
+				part := must(location.Load(ctx, m.Layout(), shard, nil, 2))(t)
 				for k := range p.Len() {
 					one := pair{p.Source[k], p.Target[k], p.Linked[k], p.Weight[k], p.Rate[k], 0}
 					if exposure != nil {
@@ -146,7 +146,7 @@ func FuzzPairs(f *testing.F) {
 	f.Fuzz(func(t *testing.T, content []byte) {
 		location := Location{folder}
 		file := must(location.WriteBytes(context.Background(), "pairs", content))(t)
-		if got, _, err := location.Pairs(context.Background(), Shard{Pairs: 3, File: file}); err == nil &&
+		if got, _, err := location.Pairs(context.Background(), Shard{Pairs: 3, File: file}, 1); err == nil &&
 			got.Len() != 3 {
 			t.Errorf("%d pairs without an error", got.Len())
 		}
@@ -230,7 +230,7 @@ func (s Location) forgePair(t *testing.T, m *Manifest, column, at int, bits uint
 		return
 	}
 	shard := &m.Train[at%len(m.Train)]
-	p, exposure, err := s.Pairs(context.Background(), *shard)
+	p, exposure, err := s.Pairs(context.Background(), *shard, 1)
 	if err != nil || p.Len() == 0 {
 		return
 	}
@@ -268,7 +268,7 @@ func readWhole(ctx context.Context, s Location, m *Manifest) error {
 	}
 	for _, list := range [][]Shard{m.LinkShards, m.Train, m.Test} {
 		for _, shard := range list {
-			part, err := s.Load(ctx, m.Layout(), shard, nil)
+			part, err := s.Load(ctx, m.Layout(), shard, nil, 2)
 			if err != nil {
 				return err
 			}

@@ -46,15 +46,7 @@ encode leaves in a dataset: make one from a sample of the works first.`,
 			if err != nil {
 				return err
 			}
-			if f.asJSON {
-				return printJSON(cmd.OutOrStdout(), m)
-			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(),
-				"%s: %d nodes in %d blocks, %d links in %d shards, %d training pairs in %d shards, held-out pairs "+
-					"in %d\n",
-				f.output, m.Nodes, len(m.Blocks), m.Links, len(m.LinkShards), m.Extent.Pairs, len(m.Train),
-				len(m.Test))
-			return err
+			return printShards(cmd, f.output, m, f.asJSON)
 		},
 	}
 	flags := cmd.Flags()
