@@ -101,7 +101,8 @@ func (s GenerateSettings) manifest() *Manifest {
 	for c := range cells {
 		left := s.Pairs/cells + min(max(s.Pairs%cells-c, 0), 1)
 		for left > 0 {
-			shard := Shard{Source: int(c) / s.Blocks, Target: int(c) % s.Blocks, Pairs: int(min(left, int64(s.ShardSize)))}
+			shard := Shard{Source: int(c) / s.Blocks, Target: int(c) % s.Blocks,
+				Pairs: int(min(left, int64(s.ShardSize)))}
 			m.Train = append(m.Train, shard)
 			left -= int64(shard.Pairs)
 		}

@@ -335,7 +335,8 @@ func (s Location) Load(ctx context.Context, m *NodeLayout, shard Shard, choice *
 }
 
 // place replaces the numbers of the nodes of pairs with their places among those that the pairs name, which it returns:
-// the block of the sources first, each block ascending, so that a file of vectors is read from its beginning to its end.
+// the block of the sources first, each block ascending, so that a file of vectors is read from its beginning to its
+// end.
 func (l *NodeLayout) place(shard Shard, pairs *graph.Pairs) (numbers []int32, err error) {
 	places := map[int][]int32{} // of the nodes of a block; 0 where none is named, and then one more than the place
 	ends := []struct {
