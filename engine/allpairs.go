@@ -366,9 +366,10 @@ func (s *blockSums) strip(ctx context.Context, from nodeSpan, own int) (total Su
 				row[k] += own[s.nodes.Fields[j]]
 			}
 		}
-		total.Add(s.sum(z, exposure[:len(z)], from, to, int32(number)+1))
 		if s.mirrored && number < own {
-			total.Add(s.sumBack(z, exposure[:len(z)], from, to))
+			total.Add(s.sumBoth(z, exposure[:len(z)], from, to))
+		} else {
+			total.Add(s.sum(z, exposure[:len(z)], from, to, int32(number)+1))
 		}
 	}
 	return total, nil
@@ -377,7 +378,7 @@ func (s *blockSums) strip(ctx context.Context, from nodeSpan, own int) (total Su
 // sum sums one block by its logits z, which it changes. exposure is room for as many.
 func (s *blockSums) sum(z, exposure []float32, from, to nodeSpan, number int32) Sums {
 	var sums kern.UnlinkedSums
-	shared := s.terms.ByFields() && from.field >= 0 && to.field >= 0
+	shared := s.share(from, to)
 	if !shared {
 		s.exposures(exposure, z, from, to)
 	}
@@ -395,10 +396,15 @@ func sumsOf(sums kern.UnlinkedSums, pairs int64) Sums {
 		AP: sums.Psi + sums.Tau}
 }
 
+// share reports whether all pairs of two spans have one π̂ in each direction.
+func (s *blockSums) share(from, to nodeSpan) bool {
+	return s.terms.ByFields() && from.field >= 0 && to.field >= 0
+}
+
 // addShared adds a block that has one π̂.
 func (s *blockSums) addShared(sums *kern.UnlinkedSums, z []float32, byFields float32) {
-	pi, rest := kern.Sigmoid64(float64(s.terms.Constant + byFields))
-	if sums.Add(z, pi, rest); pi < s.Floor {
+	p := s.propensity(byFields)
+	if sums.Add(z, p.Pi, p.Rest); p.Pi < s.Floor {
 		likelihood := sums.NegLog
 		*sums = kern.UnlinkedSums{}
 		sums.Add(z, s.Floor, 1-s.Floor)
@@ -406,10 +412,35 @@ func (s *blockSums) addShared(sums *kern.UnlinkedSums, z []float32, byFields flo
 	}
 }
 
+// propensity is the π̂ of pairs by the term of their fields.
+func (s *blockSums) propensity(byFields float32) (p kern.Propensity) {
+	p.Pi, p.Rest = kern.Sigmoid64(float64(s.terms.Constant + byFields))
+	return p
+}
+
+// none is the number of no span.
+const none = -1
+
+// sumBoth sums the pairs of a block of two spans that have no node in common, in both directions, by the same z.
+func (s *blockSums) sumBoth(z, exposure []float32, from, to nodeSpan) Sums {
+	if s.share(from, to) {
+		there := s.propensity(s.ofFields(from.field)[to.field])
+		back := s.propensity(s.ofFields(to.field)[from.field])
+		if min(there.Pi, back.Pi) >= s.Floor {
+			var sums kern.UnlinkedSums
+			sums.AddBoth(z, there, back)
+			return sumsOf(sums, 2*int64(len(z)))
+		}
+	}
+	sums := s.sum(z, exposure, from, to, none)
+	sums.Add(s.sumBack(z, exposure, from, to))
+	return sums
+}
+
 // sumBack sums the pairs of a block in the other direction, by the same z.
 func (s *blockSums) sumBack(z, exposure []float32, from, to nodeSpan) Sums {
 	var sums kern.UnlinkedSums
-	if s.terms.ByFields() && from.field >= 0 && to.field >= 0 {
+	if s.share(from, to) {
 		s.addShared(&sums, z, s.ofFields(to.field)[from.field])
 		return sumsOf(sums, int64(len(z)))
 	}

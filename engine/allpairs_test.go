@@ -154,8 +154,13 @@ func TestAllPairs(t *testing.T) {
 		}
 		link := must(model.NewLink(kind, nodes, model.LinkOptions{}))(t)
 		params := random(rng, link.Size(), kinds[kind])
-		p := Predictor{Link: link, LinkParams: params, Propensity: &termed{must(model.NewConstant(.5))(t),
-			randomTerms(rng, nodes), nodes, link, params}}
+		terms := randomTerms(rng, nodes)
+		if everybody && round%2 == 0 { // one π in each direction of a block, above the floor or not
+			terms = model.ExposureTerms{Fields: random(rng, nodes.FieldCount*nodes.FieldCount, 2)}
+			floor = []float64{0, .3}[round/2%2]
+		}
+		p := Predictor{Link: link, LinkParams: params, Propensity: &termed{must(model.NewConstant(.5))(t), terms, nodes,
+			link, params}}
 		got := must(CPU{Threads: 3}.AllPairs(ctx, g, p, u, floor))(t)
 		if again := must(CPU{Threads: 1}.AllPairs(ctx, g, p, u, floor))(t); again != got {
 			t.Errorf("seed %d, round %d: %v with one thread, %v with three", seed, round, again, got)
@@ -250,23 +255,25 @@ func TestAllPairsRefuses(t *testing.T) {
 
 // Sums over all pairs, by the terms of exposure: field pairs alone, and every term.
 func BenchmarkAllPairs(b *testing.B) {
-	w := must(world.New(b.Context(), world.Settings{Nodes: 4000, Dim: 64, Fields: world.EvenFields(10)}))(b)
-	g, nodes := w.Graph(), model.NodesOf(w.Graph())
-	rng := rand.New(rand.NewPCG(1, 1))
-	nodes.Popularity, nodes.Age = random(rng, g.Len(), 1), random(rng, g.Len(), 10)
-	link := must(model.NewDiagonal(nodes, false))(b)
-	params := random(rng, link.Size(), .5)
-	for _, kind := range []string{"field-matrix", "field-matrix+popularity+age"} {
-		propensity := must(model.NewPropensity(kind, nodes, model.PropensityOptions{}))(b)
-		p := Predictor{link, params, propensity, random(rng, propensity.Size(), 1)}
-		for name, u := range map[string]graph.Universe{"all": {}, "before": {Before: g.Order()}} {
-			b.Run(kind+"/"+name, func(b *testing.B) {
-				var pairs int64
-				for b.Loop() {
-					pairs = must(CPU{Threads: 1}.AllPairs(b.Context(), g, p, u, .01))(b).Pairs
-				}
-				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(pairs), "ns/pair")
-			})
+	for _, dim := range []int{64, 256} {
+		w := must(world.New(b.Context(), world.Settings{Nodes: 4000, Dim: dim, Fields: world.EvenFields(10)}))(b)
+		g, nodes := w.Graph(), model.NodesOf(w.Graph())
+		rng := rand.New(rand.NewPCG(1, 1))
+		nodes.Popularity, nodes.Age = random(rng, g.Len(), 1), random(rng, g.Len(), 10)
+		link := must(model.NewDiagonal(nodes, false))(b)
+		params := random(rng, link.Size(), .5)
+		for _, kind := range []string{"field-matrix", "field-matrix+popularity+age"} {
+			propensity := must(model.NewPropensity(kind, nodes, model.PropensityOptions{}))(b)
+			p := Predictor{link, params, propensity, random(rng, propensity.Size(), 1)}
+			for name, u := range map[string]graph.Universe{"all": {}, "before": {Before: g.Order()}} {
+				b.Run(fmt.Sprintf("%s/%s/%d", kind, name, dim), func(b *testing.B) {
+					var pairs int64
+					for b.Loop() {
+						pairs = must(CPU{Threads: 1}.AllPairs(b.Context(), g, p, u, .01))(b).Pairs
+					}
+					b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(pairs), "ns/pair")
+				})
+			}
 		}
 	}
 }

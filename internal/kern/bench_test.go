@@ -196,6 +196,7 @@ func BenchmarkFunctions(b *testing.B) {
 		"logSigmoid":      func() { LogSigmoid(y, z) },
 		"sigmoidsoftplus": func() { SigmoidSoftplus(y, loss, z) },
 		"lossSums":        func() { var s UnlinkedSums; s.Add(z, 0.3, 0.7) },
+		"lossSumsBoth":    func() { var s UnlinkedSums; s.AddBoth(z, Propensity{0.3, 0.7}, Propensity{0.6, 0.4}) },
 		"lossSumsEach":    func() { var s UnlinkedSums; s.AddEach(z, z, 0.01) },
 	} {
 		b.Run(name, func(b *testing.B) {

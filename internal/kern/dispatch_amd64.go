@@ -336,6 +336,17 @@ func lossSumsEach(sums *[5]float64, z, s []float32, ceiling float32) {
 	}
 }
 
+func lossSumsBoth(sums *[5]float64, z []float32, there, back propensity) {
+	switch active {
+	case avx512:
+		lossSumsBothAVX512(sums, p32(z), len(z), there.pi, there.rest, back.pi, back.rest)
+	case avx2:
+		lossSumsBothAVX2(sums, p32(z), len(z), there.pi, there.rest, back.pi, back.rest)
+	default:
+		lossSumsBothGo(sums, z, there, back)
+	}
+}
+
 func lossSums(sums *[5]float64, z []float32, pi, rest float32) {
 	switch active {
 	case avx512:

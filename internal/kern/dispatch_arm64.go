@@ -232,6 +232,14 @@ func lossSumsEach(sums *[5]float64, z, s []float32, ceiling float32) {
 	lossSumsEachNEON(sums, p32(z), p32(s), len(z), ceiling)
 }
 
+func lossSumsBoth(sums *[5]float64, z []float32, there, back propensity) {
+	if active == plain {
+		lossSumsBothGo(sums, z, there, back)
+		return
+	}
+	lossSumsBothNEON(sums, p32(z), len(z), there.pi, there.rest, back.pi, back.rest)
+}
+
 func lossSums(sums *[5]float64, z []float32, pi, rest float32) {
 	if active == plain {
 		lossSumsGo(sums, z, pi, rest)

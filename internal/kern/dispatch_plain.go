@@ -69,6 +69,10 @@ func lossSumsEach(sums *[5]float64, z, s []float32, ceiling float32) {
 	lossSumsEachGo(sums, z, s, ceiling)
 }
 
+func lossSumsBoth(sums *[5]float64, z []float32, there, back propensity) {
+	lossSumsBothGo(sums, z, there, back)
+}
+
 func adam(params, first, second, grad []float32, a adamStep) { adamGo(params, first, second, grad, a) }
 
 func pairSlopes(p *PairValues, count int, lambda float32) { pairSlopesGo(p, count, lambda) }

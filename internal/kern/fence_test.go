@@ -208,6 +208,7 @@ func TestFunctionsStayInside(t *testing.T) {
 			var sums UnlinkedSums
 			sums.Add(second, .3, .7)
 			sums.AddEach(second, third, .1)
+			sums.AddBoth(second, Propensity{.3, .7}, Propensity{.6, .4})
 			bits := placeIn[uint16](y, n)
 			ToHalf(bits, second)
 			FromHalf(third, bits)

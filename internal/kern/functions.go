@@ -102,6 +102,34 @@ func (s *UnlinkedSums) Add(z []float32, pi, rest float64) {
 	s.set(sums)
 }
 
+// Propensity is π and 1−π, each with all its digits.
+type Propensity struct{ Pi, Rest float64 }
+
+// propensity is one in float32.
+type propensity struct{ pi, rest float32 }
+
+// AddBoth adds the sums over unlinked pairs with logits z in both directions, where z is the same and π is not.
+func (s *UnlinkedSums) AddBoth(z []float32, there, back Propensity) {
+	if there.Rest*back.Rest < 1e-30 { // the product of both q may be no normal float32
+		s.Add(z, there.Pi, there.Rest)
+		s.Add(z, back.Pi, back.Rest)
+		return
+	}
+	narrow := func(p Propensity) propensity { return propensity{float32(p.Pi), float32(p.Rest)} }
+	var sums [5]float64
+	whole := len(z) - len(z)%lanes()
+	lossSumsBoth(&sums, z[:whole], narrow(there), narrow(back))
+	if whole < len(z) {
+		tail := padded(z[whole:])
+		lossSumsBoth(&sums, tail[:lanes()], narrow(there), narrow(back))
+	}
+	s.Loss += 2 * sums[0]
+	s.Psi += sums[1]
+	s.Tau += sums[2]
+	s.NegLog += sums[3]
+	s.Link += 2 * sums[4]
+}
+
 // mostExposure is the largest logit of exposure that AddEach tells from a larger one: beyond it 1/q may be no normal
 // float32.
 const mostExposure = 86

@@ -234,6 +234,42 @@ func TestUnlinkedSums(t *testing.T) {
 	})
 }
 
+// Both directions of pairs come to what each of them does.
+func TestUnlinkedSumsBoth(t *testing.T) {
+	eachVariant(t, func(t *testing.T) {
+		rng := rand.New(rand.NewPCG(5, 3))
+		of := func(s float64) Propensity {
+			pi, rest := Sigmoid64(s)
+			return Propensity{pi, rest}
+		}
+		for _, n := range append([]int{10000}, lengths...) {
+			for _, s := range [][2]float64{{-700, -80}, {-12, -2}, {0, 1.5}, {9, -3}, {34, 34}, {60, 2}, {-9, 60},
+				{60, 60}, {700, 0}} {
+				z := finite(logits(rng, n))
+				var got UnlinkedSums
+				got.AddBoth(z, of(s[0]), of(s[1]))
+				want := sumsOf64(z, func(int) float64 { return s[0] }, 0, true)
+				back := sumsOf64(z, func(int) float64 { return s[1] }, 0, true)
+				sums := want.array()
+				for k, x := range back.array() {
+					sums[k] += x
+				}
+				want.set(sums)
+				wantSums(t, fmt.Sprintf("n %d, s %v", n, s), got, want, n)
+			}
+		}
+		var sums UnlinkedSums
+		sums.AddBoth([]float32{1, float32(math.NaN()), 2}, of(0), of(1))
+		if !math.IsNaN(sums.Loss) || !math.IsNaN(sums.Psi) || !math.IsNaN(sums.NegLog) || !math.IsNaN(sums.Link) {
+			t.Errorf("NaN was swallowed: %+v", sums)
+		}
+		sums = UnlinkedSums{}
+		if sums.AddBoth([]float32{Without, Without, Without}, of(0), of(1)); sums != (UnlinkedSums{}) {
+			t.Errorf("pairs that are left out add %+v", sums)
+		}
+	})
+}
+
 func TestUnlinkedSumsEach(t *testing.T) {
 	eachVariant(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(4, 3))

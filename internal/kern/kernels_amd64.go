@@ -144,6 +144,11 @@ func lossSumsAVX512(sums *[5]float64, z *float32, count int, pi float32, rest fl
 //go:noescape
 func lossSumsEachAVX512(sums *[5]float64, z *float32, s *float32, count int, ceiling float32)
 
+// lossSumsBothAVX512: adds Σ softplus(z), Σ ψ·softplus(z), Σ τ·softplus(−z), Σ −log q, Σ y; ψ, τ and −log q of both directions, π = pi and back, rest = 1−pi, kept = 1−back, rest·kept ≥ 1e-30; count is a multiple of the lanes.
+//
+//go:noescape
+func lossSumsBothAVX512(sums *[5]float64, z *float32, count int, pi float32, rest float32, back float32, kept float32)
+
 // adamAVX512: first += blend1·(g−first), second += blend2·(g²−second), params −= step·first/(√second·root + epsilon); count is a multiple of the lanes.
 //
 //go:noescape
@@ -293,6 +298,11 @@ func lossSumsAVX2(sums *[5]float64, z *float32, count int, pi float32, rest floa
 //
 //go:noescape
 func lossSumsEachAVX2(sums *[5]float64, z *float32, s *float32, count int, ceiling float32)
+
+// lossSumsBothAVX2: adds Σ softplus(z), Σ ψ·softplus(z), Σ τ·softplus(−z), Σ −log q, Σ y; ψ, τ and −log q of both directions, π = pi and back, rest = 1−pi, kept = 1−back, rest·kept ≥ 1e-30; count is a multiple of the lanes.
+//
+//go:noescape
+func lossSumsBothAVX2(sums *[5]float64, z *float32, count int, pi float32, rest float32, back float32, kept float32)
 
 // adamAVX2: first += blend1·(g−first), second += blend2·(g²−second), params −= step·first/(√second·root + epsilon); count is a multiple of the lanes.
 //

@@ -4193,46 +4193,48 @@ by2:
 	VCVTPS2PD     Y18, Z18
 	VADDPD        Z18, Z17, Z17
 	VADDPD        Z17, Z5, Z5
-	VMOVUPS       lanes3ba7f7d3<>+0(SB), Z17
-	VMOVUPS       lanes3ba7f7d3<>+0(SB), Z18
-	VFMADD213PS   lanesbcee2bc0<>+0(SB), Z7, Z17
-	VFMADD213PS   lanesbcee2bc0<>+0(SB), Z16, Z18
-	VFMADD213PS   lanes3d9ec061<>+0(SB), Z7, Z17
-	VFMADD213PS   lanes3d9ec061<>+0(SB), Z16, Z18
-	VFMADD213PS   lanesbe0b4953<>+0(SB), Z7, Z17
-	VFMADD213PS   lanesbe0b4953<>+0(SB), Z16, Z18
-	VFMADD213PS   lanes3e4358d5<>+0(SB), Z7, Z17
-	VFMADD213PS   lanes3e4358d5<>+0(SB), Z16, Z18
-	VFMADD213PS   lanesbe7e507e<>+0(SB), Z7, Z17
-	VFMADD213PS   lanesbe7e507e<>+0(SB), Z16, Z18
-	VFMADD213PS   lanes3eaa96ba<>+0(SB), Z7, Z17
-	VFMADD213PS   lanes3eaa96ba<>+0(SB), Z16, Z18
-	VFMADD213PS   lanesbeffff46<>+0(SB), Z7, Z17
-	VFMADD213PS   lanesbeffff46<>+0(SB), Z16, Z18
-	VFMADD213PS   lanes3f7fffff<>+0(SB), Z7, Z17
-	VFMADD213PS   lanes3f7fffff<>+0(SB), Z16, Z18
-	VMULPS        Z7, Z17, Z7
-	VMULPS        Z16, Z18, Z16
-	VMOVUPS       lanes00000000<>+0(SB), Z17
-	VMAXPS        Z8, Z17, Z17
-	VMOVUPS       lanes00000000<>+0(SB), Z18
-	VMAXPS        Z9, Z18, Z18
-	VADDPS        Z17, Z7, Z17
-	VADDPS        Z18, Z16, Z18
-	VCVTPS2PD     Y17, Z21
-	VEXTRACTF64X4 $0x01, Z17, Y22
-	VCVTPS2PD     Y22, Z22
-	VADDPD        Z22, Z21, Z21
-	VADDPD        Z21, Z2, Z2
-	VCVTPS2PD     Y18, Z21
-	VEXTRACTF64X4 $0x01, Z18, Y22
-	VCVTPS2PD     Y22, Z22
-	VADDPD        Z22, Z21, Z21
-	VADDPD        Z21, Z2, Z2
-	VMULPS        Z25, Z12, Z21
-	VMULPS        Z26, Z13, Z22
-	VMULPS        Z21, Z17, Z17
-	VMULPS        Z22, Z18, Z18
+	VMULPS        Z25, Z12, Z17
+	VMULPS        Z26, Z13, Z18
+	VMULPS        Z25, Z19, Z19
+	VMULPS        Z26, Z20, Z20
+	VMOVUPS       lanes3ba7f7d3<>+0(SB), Z21
+	VMOVUPS       lanes3ba7f7d3<>+0(SB), Z22
+	VFMADD213PS   lanesbcee2bc0<>+0(SB), Z7, Z21
+	VFMADD213PS   lanesbcee2bc0<>+0(SB), Z16, Z22
+	VFMADD213PS   lanes3d9ec061<>+0(SB), Z7, Z21
+	VFMADD213PS   lanes3d9ec061<>+0(SB), Z16, Z22
+	VFMADD213PS   lanesbe0b4953<>+0(SB), Z7, Z21
+	VFMADD213PS   lanesbe0b4953<>+0(SB), Z16, Z22
+	VFMADD213PS   lanes3e4358d5<>+0(SB), Z7, Z21
+	VFMADD213PS   lanes3e4358d5<>+0(SB), Z16, Z22
+	VFMADD213PS   lanesbe7e507e<>+0(SB), Z7, Z21
+	VFMADD213PS   lanesbe7e507e<>+0(SB), Z16, Z22
+	VFMADD213PS   lanes3eaa96ba<>+0(SB), Z7, Z21
+	VFMADD213PS   lanes3eaa96ba<>+0(SB), Z16, Z22
+	VFMADD213PS   lanesbeffff46<>+0(SB), Z7, Z21
+	VFMADD213PS   lanesbeffff46<>+0(SB), Z16, Z22
+	VFMADD213PS   lanes3f7fffff<>+0(SB), Z7, Z21
+	VFMADD213PS   lanes3f7fffff<>+0(SB), Z16, Z22
+	VMULPS        Z7, Z21, Z7
+	VMULPS        Z16, Z22, Z16
+	VMOVUPS       lanes00000000<>+0(SB), Z21
+	VMAXPS        Z8, Z21, Z21
+	VMOVUPS       lanes00000000<>+0(SB), Z22
+	VMAXPS        Z9, Z22, Z22
+	VADDPS        Z21, Z7, Z21
+	VADDPS        Z22, Z16, Z22
+	VCVTPS2PD     Y21, Z23
+	VEXTRACTF64X4 $0x01, Z21, Y24
+	VCVTPS2PD     Y24, Z24
+	VADDPD        Z24, Z23, Z23
+	VADDPD        Z23, Z2, Z2
+	VCVTPS2PD     Y22, Z23
+	VEXTRACTF64X4 $0x01, Z22, Y24
+	VCVTPS2PD     Y24, Z24
+	VADDPD        Z24, Z23, Z23
+	VADDPD        Z23, Z2, Z2
+	VMULPS        Z17, Z21, Z17
+	VMULPS        Z18, Z22, Z18
 	VCVTPS2PD     Y17, Z21
 	VEXTRACTF64X4 $0x01, Z17, Y17
 	VCVTPS2PD     Y17, Z17
@@ -4249,10 +4251,8 @@ by2:
 	VMINPS        Z9, Z8, Z8
 	VSUBPS        Z17, Z7, Z7
 	VSUBPS        Z8, Z16, Z8
-	VMULPS        Z25, Z19, Z9
-	VMULPS        Z26, Z20, Z16
-	VMULPS        Z9, Z7, Z7
-	VMULPS        Z16, Z8, Z8
+	VMULPS        Z19, Z7, Z7
+	VMULPS        Z20, Z8, Z8
 	VCVTPS2PD     Y7, Z9
 	VEXTRACTF64X4 $0x01, Z7, Y7
 	VCVTPS2PD     Y7, Z7
@@ -4341,26 +4341,27 @@ by1:
 	VCVTPS2PD     Y9, Z9
 	VADDPD        Z9, Z11, Z11
 	VADDPD        Z11, Z5, Z5
-	VMOVUPS       lanes3ba7f7d3<>+0(SB), Z9
-	VFMADD213PS   lanesbcee2bc0<>+0(SB), Z8, Z9
-	VFMADD213PS   lanes3d9ec061<>+0(SB), Z8, Z9
-	VFMADD213PS   lanesbe0b4953<>+0(SB), Z8, Z9
-	VFMADD213PS   lanes3e4358d5<>+0(SB), Z8, Z9
-	VFMADD213PS   lanesbe7e507e<>+0(SB), Z8, Z9
-	VFMADD213PS   lanes3eaa96ba<>+0(SB), Z8, Z9
-	VFMADD213PS   lanesbeffff46<>+0(SB), Z8, Z9
-	VFMADD213PS   lanes3f7fffff<>+0(SB), Z8, Z9
-	VMULPS        Z8, Z9, Z8
-	VMOVUPS       lanes00000000<>+0(SB), Z9
-	VMAXPS        Z7, Z9, Z9
-	VADDPS        Z9, Z8, Z9
-	VCVTPS2PD     Y9, Z11
-	VEXTRACTF64X4 $0x01, Z9, Y12
-	VCVTPS2PD     Y12, Z12
-	VADDPD        Z12, Z11, Z11
-	VADDPD        Z11, Z2, Z2
-	VMULPS        Z13, Z15, Z11
-	VMULPS        Z11, Z9, Z9
+	VMULPS        Z13, Z15, Z9
+	VMULPS        Z13, Z10, Z10
+	VMOVUPS       lanes3ba7f7d3<>+0(SB), Z11
+	VFMADD213PS   lanesbcee2bc0<>+0(SB), Z8, Z11
+	VFMADD213PS   lanes3d9ec061<>+0(SB), Z8, Z11
+	VFMADD213PS   lanesbe0b4953<>+0(SB), Z8, Z11
+	VFMADD213PS   lanes3e4358d5<>+0(SB), Z8, Z11
+	VFMADD213PS   lanesbe7e507e<>+0(SB), Z8, Z11
+	VFMADD213PS   lanes3eaa96ba<>+0(SB), Z8, Z11
+	VFMADD213PS   lanesbeffff46<>+0(SB), Z8, Z11
+	VFMADD213PS   lanes3f7fffff<>+0(SB), Z8, Z11
+	VMULPS        Z8, Z11, Z8
+	VMOVUPS       lanes00000000<>+0(SB), Z11
+	VMAXPS        Z7, Z11, Z11
+	VADDPS        Z11, Z8, Z11
+	VCVTPS2PD     Y11, Z12
+	VEXTRACTF64X4 $0x01, Z11, Y13
+	VCVTPS2PD     Y13, Z13
+	VADDPD        Z13, Z12, Z12
+	VADDPD        Z12, Z2, Z2
+	VMULPS        Z9, Z11, Z9
 	VCVTPS2PD     Y9, Z11
 	VEXTRACTF64X4 $0x01, Z9, Y9
 	VCVTPS2PD     Y9, Z9
@@ -4369,8 +4370,7 @@ by1:
 	VMOVUPS       lanes00000000<>+0(SB), Z9
 	VMINPS        Z7, Z9, Z9
 	VSUBPS        Z9, Z8, Z7
-	VMULPS        Z13, Z10, Z8
-	VMULPS        Z8, Z7, Z7
+	VMULPS        Z10, Z7, Z7
 	VCVTPS2PD     Y7, Z8
 	VEXTRACTF64X4 $0x01, Z7, Y7
 	VCVTPS2PD     Y7, Z7
@@ -4800,76 +4800,76 @@ by2:
 	VFNMADD231PS  Z23, Z8, Z27
 	VFMADD213PS   Z10, Z10, Z26
 	VFMADD213PS   Z23, Z23, Z27
-	VMOVUPS       (CX)(SI*4), Z7
-	VMOVUPS       64(CX)(SI*4), Z8
-	VMOVUPS       lanes7f7fffff<>+0(SB), Z10
-	VMINPS        Z7, Z10, Z10
-	VMOVUPS       lanes7f7fffff<>+0(SB), Z7
-	VMINPS        Z8, Z7, Z7
-	VMOVUPS       lanesff7fffff<>+0(SB), Z8
-	VMAXPS        Z10, Z8, Z8
-	VMOVUPS       lanesff7fffff<>+0(SB), Z10
-	VMAXPS        Z7, Z10, Z10
-	VMOVUPS       lanes3ba7f7d3<>+0(SB), Z7
-	VMOVUPS       lanes3ba7f7d3<>+0(SB), Z23
-	VFMADD213PS   lanesbcee2bc0<>+0(SB), Z6, Z7
-	VFMADD213PS   lanesbcee2bc0<>+0(SB), Z9, Z23
-	VFMADD213PS   lanes3d9ec061<>+0(SB), Z6, Z7
-	VFMADD213PS   lanes3d9ec061<>+0(SB), Z9, Z23
-	VFMADD213PS   lanesbe0b4953<>+0(SB), Z6, Z7
-	VFMADD213PS   lanesbe0b4953<>+0(SB), Z9, Z23
-	VFMADD213PS   lanes3e4358d5<>+0(SB), Z6, Z7
-	VFMADD213PS   lanes3e4358d5<>+0(SB), Z9, Z23
-	VFMADD213PS   lanesbe7e507e<>+0(SB), Z6, Z7
-	VFMADD213PS   lanesbe7e507e<>+0(SB), Z9, Z23
-	VFMADD213PS   lanes3eaa96ba<>+0(SB), Z6, Z7
-	VFMADD213PS   lanes3eaa96ba<>+0(SB), Z9, Z23
-	VFMADD213PS   lanesbeffff46<>+0(SB), Z6, Z7
-	VFMADD213PS   lanesbeffff46<>+0(SB), Z9, Z23
-	VFMADD213PS   lanes3f7fffff<>+0(SB), Z6, Z7
-	VFMADD213PS   lanes3f7fffff<>+0(SB), Z9, Z23
-	VMULPS        Z6, Z7, Z6
-	VMULPS        Z9, Z23, Z7
-	VMOVUPS       lanes00000000<>+0(SB), Z9
-	VMAXPS        Z8, Z9, Z9
-	VMOVUPS       lanes00000000<>+0(SB), Z23
-	VMAXPS        Z10, Z23, Z23
-	VADDPS        Z9, Z6, Z9
-	VADDPS        Z23, Z7, Z23
-	VCVTPS2PD     Y9, Z28
-	VEXTRACTF64X4 $0x01, Z9, Y29
+	VMULPS        Z26, Z17, Z7
+	VMULPS        Z27, Z18, Z8
+	VMULPS        Z26, Z24, Z10
+	VMULPS        Z27, Z25, Z23
+	VMOVUPS       (CX)(SI*4), Z24
+	VMOVUPS       64(CX)(SI*4), Z25
+	VMOVUPS       lanes7f7fffff<>+0(SB), Z26
+	VMINPS        Z24, Z26, Z26
+	VMOVUPS       lanes7f7fffff<>+0(SB), Z24
+	VMINPS        Z25, Z24, Z24
+	VMOVUPS       lanesff7fffff<>+0(SB), Z25
+	VMAXPS        Z26, Z25, Z25
+	VMOVUPS       lanesff7fffff<>+0(SB), Z26
+	VMAXPS        Z24, Z26, Z26
+	VMOVUPS       lanes3ba7f7d3<>+0(SB), Z24
+	VMOVUPS       lanes3ba7f7d3<>+0(SB), Z27
+	VFMADD213PS   lanesbcee2bc0<>+0(SB), Z6, Z24
+	VFMADD213PS   lanesbcee2bc0<>+0(SB), Z9, Z27
+	VFMADD213PS   lanes3d9ec061<>+0(SB), Z6, Z24
+	VFMADD213PS   lanes3d9ec061<>+0(SB), Z9, Z27
+	VFMADD213PS   lanesbe0b4953<>+0(SB), Z6, Z24
+	VFMADD213PS   lanesbe0b4953<>+0(SB), Z9, Z27
+	VFMADD213PS   lanes3e4358d5<>+0(SB), Z6, Z24
+	VFMADD213PS   lanes3e4358d5<>+0(SB), Z9, Z27
+	VFMADD213PS   lanesbe7e507e<>+0(SB), Z6, Z24
+	VFMADD213PS   lanesbe7e507e<>+0(SB), Z9, Z27
+	VFMADD213PS   lanes3eaa96ba<>+0(SB), Z6, Z24
+	VFMADD213PS   lanes3eaa96ba<>+0(SB), Z9, Z27
+	VFMADD213PS   lanesbeffff46<>+0(SB), Z6, Z24
+	VFMADD213PS   lanesbeffff46<>+0(SB), Z9, Z27
+	VFMADD213PS   lanes3f7fffff<>+0(SB), Z6, Z24
+	VFMADD213PS   lanes3f7fffff<>+0(SB), Z9, Z27
+	VMULPS        Z6, Z24, Z6
+	VMULPS        Z9, Z27, Z9
+	VMOVUPS       lanes00000000<>+0(SB), Z24
+	VMAXPS        Z25, Z24, Z24
+	VMOVUPS       lanes00000000<>+0(SB), Z27
+	VMAXPS        Z26, Z27, Z27
+	VADDPS        Z24, Z6, Z24
+	VADDPS        Z27, Z9, Z27
+	VCVTPS2PD     Y24, Z28
+	VEXTRACTF64X4 $0x01, Z24, Y29
 	VCVTPS2PD     Y29, Z29
 	VADDPD        Z29, Z28, Z28
 	VADDPD        Z28, Z1, Z1
-	VCVTPS2PD     Y23, Z28
-	VEXTRACTF64X4 $0x01, Z23, Y29
+	VCVTPS2PD     Y27, Z28
+	VEXTRACTF64X4 $0x01, Z27, Y29
 	VCVTPS2PD     Y29, Z29
 	VADDPD        Z29, Z28, Z28
 	VADDPD        Z28, Z1, Z1
-	VMULPS        Z26, Z17, Z28
-	VMULPS        Z27, Z18, Z29
-	VMULPS        Z28, Z9, Z9
-	VMULPS        Z29, Z23, Z23
-	VCVTPS2PD     Y9, Z28
-	VEXTRACTF64X4 $0x01, Z9, Y9
-	VCVTPS2PD     Y9, Z9
-	VADDPD        Z9, Z28, Z28
-	VADDPD        Z28, Z2, Z2
-	VCVTPS2PD     Y23, Z9
-	VEXTRACTF64X4 $0x01, Z23, Y23
-	VCVTPS2PD     Y23, Z23
-	VADDPD        Z23, Z9, Z9
-	VADDPD        Z9, Z2, Z2
-	VMOVUPS       lanes00000000<>+0(SB), Z9
-	VMINPS        Z8, Z9, Z9
+	VMULPS        Z7, Z24, Z7
+	VMULPS        Z8, Z27, Z8
+	VCVTPS2PD     Y7, Z24
+	VEXTRACTF64X4 $0x01, Z7, Y7
+	VCVTPS2PD     Y7, Z7
+	VADDPD        Z7, Z24, Z24
+	VADDPD        Z24, Z2, Z2
+	VCVTPS2PD     Y8, Z7
+	VEXTRACTF64X4 $0x01, Z8, Y8
+	VCVTPS2PD     Y8, Z8
+	VADDPD        Z8, Z7, Z7
+	VADDPD        Z7, Z2, Z2
+	VMOVUPS       lanes00000000<>+0(SB), Z7
+	VMINPS        Z25, Z7, Z7
 	VMOVUPS       lanes00000000<>+0(SB), Z8
-	VMINPS        Z10, Z8, Z8
-	VSUBPS        Z9, Z6, Z6
-	VSUBPS        Z8, Z7, Z7
-	VMULPS        Z26, Z24, Z8
-	VMULPS        Z27, Z25, Z9
-	VMULPS        Z8, Z6, Z6
-	VMULPS        Z9, Z7, Z7
+	VMINPS        Z26, Z8, Z8
+	VSUBPS        Z7, Z6, Z6
+	VSUBPS        Z8, Z9, Z7
+	VMULPS        Z10, Z6, Z6
+	VMULPS        Z23, Z7, Z7
 	VCVTPS2PD     Y6, Z8
 	VEXTRACTF64X4 $0x01, Z6, Y6
 	VCVTPS2PD     Y6, Z6
@@ -4995,41 +4995,41 @@ by1:
 	VMOVUPS       lanes3f800000<>+0(SB), Z10
 	VFNMADD231PS  Z8, Z6, Z10
 	VFMADD213PS   Z8, Z8, Z10
-	VMOVUPS       (CX)(SI*4), Z6
-	VMOVUPS       lanes7f7fffff<>+0(SB), Z8
-	VMINPS        Z6, Z8, Z8
-	VMOVUPS       lanesff7fffff<>+0(SB), Z6
-	VMAXPS        Z8, Z6, Z6
-	VMOVUPS       lanes3ba7f7d3<>+0(SB), Z8
-	VFMADD213PS   lanesbcee2bc0<>+0(SB), Z7, Z8
-	VFMADD213PS   lanes3d9ec061<>+0(SB), Z7, Z8
-	VFMADD213PS   lanesbe0b4953<>+0(SB), Z7, Z8
-	VFMADD213PS   lanes3e4358d5<>+0(SB), Z7, Z8
-	VFMADD213PS   lanesbe7e507e<>+0(SB), Z7, Z8
-	VFMADD213PS   lanes3eaa96ba<>+0(SB), Z7, Z8
-	VFMADD213PS   lanesbeffff46<>+0(SB), Z7, Z8
-	VFMADD213PS   lanes3f7fffff<>+0(SB), Z7, Z8
-	VMULPS        Z7, Z8, Z7
-	VMOVUPS       lanes00000000<>+0(SB), Z8
-	VMAXPS        Z6, Z8, Z8
-	VADDPS        Z8, Z7, Z8
-	VCVTPS2PD     Y8, Z11
-	VEXTRACTF64X4 $0x01, Z8, Y12
+	VMULPS        Z10, Z22, Z6
+	VMULPS        Z10, Z9, Z8
+	VMOVUPS       (CX)(SI*4), Z9
+	VMOVUPS       lanes7f7fffff<>+0(SB), Z10
+	VMINPS        Z9, Z10, Z10
+	VMOVUPS       lanesff7fffff<>+0(SB), Z9
+	VMAXPS        Z10, Z9, Z9
+	VMOVUPS       lanes3ba7f7d3<>+0(SB), Z10
+	VFMADD213PS   lanesbcee2bc0<>+0(SB), Z7, Z10
+	VFMADD213PS   lanes3d9ec061<>+0(SB), Z7, Z10
+	VFMADD213PS   lanesbe0b4953<>+0(SB), Z7, Z10
+	VFMADD213PS   lanes3e4358d5<>+0(SB), Z7, Z10
+	VFMADD213PS   lanesbe7e507e<>+0(SB), Z7, Z10
+	VFMADD213PS   lanes3eaa96ba<>+0(SB), Z7, Z10
+	VFMADD213PS   lanesbeffff46<>+0(SB), Z7, Z10
+	VFMADD213PS   lanes3f7fffff<>+0(SB), Z7, Z10
+	VMULPS        Z7, Z10, Z7
+	VMOVUPS       lanes00000000<>+0(SB), Z10
+	VMAXPS        Z9, Z10, Z10
+	VADDPS        Z10, Z7, Z10
+	VCVTPS2PD     Y10, Z11
+	VEXTRACTF64X4 $0x01, Z10, Y12
 	VCVTPS2PD     Y12, Z12
 	VADDPD        Z12, Z11, Z11
 	VADDPD        Z11, Z1, Z1
-	VMULPS        Z10, Z22, Z11
-	VMULPS        Z11, Z8, Z8
-	VCVTPS2PD     Y8, Z11
-	VEXTRACTF64X4 $0x01, Z8, Y8
-	VCVTPS2PD     Y8, Z8
-	VADDPD        Z8, Z11, Z11
-	VADDPD        Z11, Z2, Z2
-	VMOVUPS       lanes00000000<>+0(SB), Z8
-	VMINPS        Z6, Z8, Z8
-	VSUBPS        Z8, Z7, Z6
-	VMULPS        Z10, Z9, Z7
-	VMULPS        Z7, Z6, Z6
+	VMULPS        Z6, Z10, Z6
+	VCVTPS2PD     Y6, Z10
+	VEXTRACTF64X4 $0x01, Z6, Y6
+	VCVTPS2PD     Y6, Z6
+	VADDPD        Z6, Z10, Z10
+	VADDPD        Z10, Z2, Z2
+	VMOVUPS       lanes00000000<>+0(SB), Z6
+	VMINPS        Z9, Z6, Z6
+	VSUBPS        Z6, Z7, Z6
+	VMULPS        Z8, Z6, Z6
 	VCVTPS2PD     Y6, Z7
 	VEXTRACTF64X4 $0x01, Z6, Y6
 	VCVTPS2PD     Y6, Z6
@@ -5117,6 +5117,443 @@ DATA lanes42ac0000<>+52(SB)/4, $0x42ac0000
 DATA lanes42ac0000<>+56(SB)/4, $0x42ac0000
 DATA lanes42ac0000<>+60(SB)/4, $0x42ac0000
 GLOBL lanes42ac0000<>(SB), RODATA|NOPTR, $64
+
+// func lossSumsBothAVX512(sums *[5]float64, z *float32, count int, pi float32, rest float32, back float32, kept float32)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·lossSumsBothAVX512(SB), NOSPLIT, $0-40
+	MOVQ   sums+0(FP), AX
+	MOVQ   z+8(FP), CX
+	MOVQ   count+16(FP), DX
+	VPXORD Z0, Z0, Z0
+	VPXORD Z1, Z1, Z1
+	VPXORD Z2, Z2, Z2
+	VPXORD Z3, Z3, Z3
+	VPXORD Z4, Z4, Z4
+	XORQ   BX, BX
+
+by2:
+	LEAQ          32(BX), SI
+	CMPQ          SI, DX
+	JGT           by2_end
+	VMOVUPS       (CX)(BX*4), Z5
+	VMOVUPS       64(CX)(BX*4), Z6
+	VMOVUPS       lanes7f7fffff<>+0(SB), Z7
+	VMINPS        Z5, Z7, Z7
+	VMOVUPS       lanes7f7fffff<>+0(SB), Z5
+	VMINPS        Z6, Z5, Z5
+	VMOVUPS       lanesff7fffff<>+0(SB), Z6
+	VMAXPS        Z7, Z6, Z6
+	VMOVUPS       lanesff7fffff<>+0(SB), Z7
+	VMAXPS        Z5, Z7, Z7
+	VORPS         lanes80000000<>+0(SB), Z6, Z5
+	VORPS         lanes80000000<>+0(SB), Z7, Z14
+	VMOVUPS       lanesc2d20000<>+0(SB), Z15
+	VMAXPS        Z5, Z15, Z15
+	VMOVUPS       lanesc2d20000<>+0(SB), Z5
+	VMAXPS        Z14, Z5, Z5
+	VMULPS        lanes3fb8aa3b<>+0(SB), Z15, Z14
+	VMULPS        lanes3fb8aa3b<>+0(SB), Z5, Z16
+	VRNDSCALEPS   $0x08, Z14, Z14
+	VRNDSCALEPS   $0x08, Z16, Z16
+	VFNMADD231PS  lanes3f318000<>+0(SB), Z14, Z15
+	VFNMADD231PS  lanes3f318000<>+0(SB), Z16, Z5
+	VFNMADD231PS  lanesb95e8083<>+0(SB), Z14, Z15
+	VFNMADD231PS  lanesb95e8083<>+0(SB), Z16, Z5
+	VMOVUPS       lanes3ab68885<>+0(SB), Z17
+	VMOVUPS       lanes3ab68885<>+0(SB), Z18
+	VFMADD213PS   lanes3c0905b7<>+0(SB), Z15, Z17
+	VFMADD213PS   lanes3c0905b7<>+0(SB), Z5, Z18
+	VFMADD213PS   lanes3d2aaa8d<>+0(SB), Z15, Z17
+	VFMADD213PS   lanes3d2aaa8d<>+0(SB), Z5, Z18
+	VFMADD213PS   lanes3e2aaa6e<>+0(SB), Z15, Z17
+	VFMADD213PS   lanes3e2aaa6e<>+0(SB), Z5, Z18
+	VFMADD213PS   lanes3f000000<>+0(SB), Z15, Z17
+	VFMADD213PS   lanes3f000000<>+0(SB), Z5, Z18
+	VFMADD213PS   lanes3f800000<>+0(SB), Z15, Z17
+	VFMADD213PS   lanes3f800000<>+0(SB), Z5, Z18
+	VFMADD213PS   lanes3f800000<>+0(SB), Z15, Z17
+	VFMADD213PS   lanes3f800000<>+0(SB), Z5, Z18
+	VSCALEFPS     Z14, Z17, Z5
+	VSCALEFPS     Z16, Z18, Z14
+	VADDPS        lanes3f800000<>+0(SB), Z5, Z15
+	VADDPS        lanes3f800000<>+0(SB), Z14, Z16
+	VRCP14PS      Z15, Z17
+	VRCP14PS      Z16, Z18
+	VMOVUPS       lanes3f800000<>+0(SB), Z19
+	VMOVUPS       lanes3f800000<>+0(SB), Z20
+	VFNMADD231PS  Z17, Z15, Z19
+	VFNMADD231PS  Z18, Z16, Z20
+	VFMADD213PS   Z17, Z17, Z19
+	VFMADD213PS   Z18, Z18, Z20
+	VMULPS        Z5, Z19, Z15
+	VMULPS        Z14, Z20, Z16
+	VPMOVD2M      Z6, K1
+	VBLENDMPS     Z15, Z19, K1, Z8
+	VPMOVD2M      Z7, K1
+	VBLENDMPS     Z16, Z20, K1, Z9
+	VPMOVD2M      Z6, K1
+	VBLENDMPS     Z19, Z15, K1, Z10
+	VPMOVD2M      Z7, K1
+	VBLENDMPS     Z20, Z16, K1, Z11
+	VCVTPS2PD     Y8, Z6
+	VEXTRACTF64X4 $0x01, Z8, Y7
+	VCVTPS2PD     Y7, Z7
+	VADDPD        Z7, Z6, Z6
+	VADDPD        Z6, Z4, Z4
+	VCVTPS2PD     Y9, Z6
+	VEXTRACTF64X4 $0x01, Z9, Y7
+	VCVTPS2PD     Y7, Z7
+	VADDPD        Z7, Z6, Z6
+	VADDPD        Z6, Z4, Z4
+	VBROADCASTSS  rest+28(FP), Z6
+	VMULPS        Z6, Z8, Z7
+	VMULPS        Z6, Z9, Z6
+	VBROADCASTSS  kept+36(FP), Z15
+	VMULPS        Z15, Z8, Z16
+	VMULPS        Z15, Z9, Z15
+	VADDPS        Z10, Z7, Z17
+	VADDPS        Z11, Z6, Z18
+	VADDPS        Z10, Z16, Z19
+	VADDPS        Z11, Z15, Z20
+	VMULPS        Z19, Z17, Z21
+	VMULPS        Z20, Z18, Z22
+	VRCP14PS      Z21, Z23
+	VRCP14PS      Z22, Z24
+	VMOVUPS       lanes3f800000<>+0(SB), Z25
+	VMOVUPS       lanes3f800000<>+0(SB), Z26
+	VFNMADD231PS  Z23, Z21, Z25
+	VFNMADD231PS  Z24, Z22, Z26
+	VFMADD213PS   Z23, Z23, Z25
+	VFMADD213PS   Z24, Z24, Z26
+	VADDPS        Z19, Z17, Z21
+	VADDPS        Z20, Z18, Z22
+	VMULPS        Z10, Z21, Z21
+	VMULPS        Z11, Z22, Z22
+	VMULPS        Z25, Z21, Z21
+	VMULPS        Z26, Z22, Z22
+	VMULPS        Z19, Z7, Z7
+	VMULPS        Z20, Z6, Z6
+	VFMADD231PS   Z17, Z16, Z7
+	VFMADD231PS   Z18, Z15, Z6
+	VMULPS        Z25, Z7, Z7
+	VMULPS        Z26, Z6, Z6
+	VBROADCASTSS  pi+24(FP), Z15
+	VMULPS        Z15, Z8, Z16
+	VMULPS        Z15, Z9, Z15
+	VBROADCASTSS  back+32(FP), Z19
+	VMULPS        Z19, Z8, Z20
+	VMULPS        Z19, Z9, Z19
+	VFMADD231PS   Z17, Z20, Z16
+	VFMADD231PS   Z18, Z19, Z15
+	VMULPS        Z25, Z16, Z16
+	VMULPS        Z26, Z15, Z15
+	VADDPS        lanes3f800000<>+0(SB), Z16, Z17
+	VADDPS        lanes3f800000<>+0(SB), Z15, Z18
+	VMULPS        lanes3fb504f3<>+0(SB), Z17, Z17
+	VMULPS        lanes3fb504f3<>+0(SB), Z18, Z18
+	VGETEXPPS     Z17, Z17
+	VGETEXPPS     Z18, Z18
+	VXORPS        lanes80000000<>+0(SB), Z17, Z19
+	VXORPS        lanes80000000<>+0(SB), Z18, Z20
+	VSCALEFPS     Z19, Z16, Z16
+	VSCALEFPS     Z20, Z15, Z15
+	VMOVUPS       lanes3f800000<>+0(SB), Z23
+	VSCALEFPS     Z19, Z23, Z23
+	VMOVUPS       lanes3f800000<>+0(SB), Z19
+	VSCALEFPS     Z20, Z19, Z19
+	VSUBPS        lanes3f800000<>+0(SB), Z23, Z20
+	VSUBPS        lanes3f800000<>+0(SB), Z19, Z19
+	VADDPS        Z20, Z16, Z16
+	VADDPS        Z19, Z15, Z15
+	VADDPS        lanes40000000<>+0(SB), Z16, Z19
+	VADDPS        lanes40000000<>+0(SB), Z15, Z20
+	VRCP14PS      Z19, Z23
+	VRCP14PS      Z20, Z24
+	VMOVUPS       lanes3f800000<>+0(SB), Z25
+	VMOVUPS       lanes3f800000<>+0(SB), Z26
+	VFNMADD231PS  Z23, Z19, Z25
+	VFNMADD231PS  Z24, Z20, Z26
+	VFMADD213PS   Z23, Z23, Z25
+	VFMADD213PS   Z24, Z24, Z26
+	VMULPS        Z25, Z16, Z16
+	VMULPS        Z26, Z15, Z15
+	VMULPS        Z16, Z16, Z19
+	VMULPS        Z15, Z15, Z20
+	VMOVUPS       lanes3e977464<>+0(SB), Z23
+	VMOVUPS       lanes3e977464<>+0(SB), Z24
+	VFMADD213PS   lanes3eccbe11<>+0(SB), Z19, Z23
+	VFMADD213PS   lanes3eccbe11<>+0(SB), Z20, Z24
+	VFMADD213PS   lanes3f2aaaae<>+0(SB), Z19, Z23
+	VFMADD213PS   lanes3f2aaaae<>+0(SB), Z20, Z24
+	VFMADD213PS   lanes40000000<>+0(SB), Z19, Z23
+	VFMADD213PS   lanes40000000<>+0(SB), Z20, Z24
+	VMULPS        Z16, Z23, Z16
+	VMULPS        Z15, Z24, Z15
+	VFMADD231PS   lanes3f317218<>+0(SB), Z17, Z16
+	VFMADD231PS   lanes3f317218<>+0(SB), Z18, Z15
+	VCVTPS2PD     Y16, Z17
+	VEXTRACTF64X4 $0x01, Z16, Y16
+	VCVTPS2PD     Y16, Z16
+	VADDPD        Z16, Z17, Z17
+	VADDPD        Z17, Z3, Z3
+	VCVTPS2PD     Y15, Z16
+	VEXTRACTF64X4 $0x01, Z15, Y15
+	VCVTPS2PD     Y15, Z15
+	VADDPD        Z15, Z16, Z16
+	VADDPD        Z16, Z3, Z3
+	VMOVUPS       (CX)(BX*4), Z15
+	VMOVUPS       64(CX)(BX*4), Z16
+	VMOVUPS       lanes7f7fffff<>+0(SB), Z17
+	VMINPS        Z15, Z17, Z17
+	VMOVUPS       lanes7f7fffff<>+0(SB), Z15
+	VMINPS        Z16, Z15, Z15
+	VMOVUPS       lanesff7fffff<>+0(SB), Z16
+	VMAXPS        Z17, Z16, Z16
+	VMOVUPS       lanesff7fffff<>+0(SB), Z17
+	VMAXPS        Z15, Z17, Z17
+	VMOVUPS       lanes3ba7f7d3<>+0(SB), Z15
+	VMOVUPS       lanes3ba7f7d3<>+0(SB), Z18
+	VFMADD213PS   lanesbcee2bc0<>+0(SB), Z5, Z15
+	VFMADD213PS   lanesbcee2bc0<>+0(SB), Z14, Z18
+	VFMADD213PS   lanes3d9ec061<>+0(SB), Z5, Z15
+	VFMADD213PS   lanes3d9ec061<>+0(SB), Z14, Z18
+	VFMADD213PS   lanesbe0b4953<>+0(SB), Z5, Z15
+	VFMADD213PS   lanesbe0b4953<>+0(SB), Z14, Z18
+	VFMADD213PS   lanes3e4358d5<>+0(SB), Z5, Z15
+	VFMADD213PS   lanes3e4358d5<>+0(SB), Z14, Z18
+	VFMADD213PS   lanesbe7e507e<>+0(SB), Z5, Z15
+	VFMADD213PS   lanesbe7e507e<>+0(SB), Z14, Z18
+	VFMADD213PS   lanes3eaa96ba<>+0(SB), Z5, Z15
+	VFMADD213PS   lanes3eaa96ba<>+0(SB), Z14, Z18
+	VFMADD213PS   lanesbeffff46<>+0(SB), Z5, Z15
+	VFMADD213PS   lanesbeffff46<>+0(SB), Z14, Z18
+	VFMADD213PS   lanes3f7fffff<>+0(SB), Z5, Z15
+	VFMADD213PS   lanes3f7fffff<>+0(SB), Z14, Z18
+	VMULPS        Z5, Z15, Z5
+	VMULPS        Z14, Z18, Z14
+	VMOVUPS       lanes00000000<>+0(SB), Z15
+	VMAXPS        Z16, Z15, Z15
+	VMOVUPS       lanes00000000<>+0(SB), Z18
+	VMAXPS        Z17, Z18, Z18
+	VADDPS        Z15, Z5, Z15
+	VADDPS        Z18, Z14, Z18
+	VCVTPS2PD     Y15, Z19
+	VEXTRACTF64X4 $0x01, Z15, Y20
+	VCVTPS2PD     Y20, Z20
+	VADDPD        Z20, Z19, Z19
+	VADDPD        Z19, Z0, Z0
+	VCVTPS2PD     Y18, Z19
+	VEXTRACTF64X4 $0x01, Z18, Y20
+	VCVTPS2PD     Y20, Z20
+	VADDPD        Z20, Z19, Z19
+	VADDPD        Z19, Z0, Z0
+	VMULPS        Z21, Z15, Z15
+	VMULPS        Z22, Z18, Z18
+	VCVTPS2PD     Y15, Z19
+	VEXTRACTF64X4 $0x01, Z15, Y15
+	VCVTPS2PD     Y15, Z15
+	VADDPD        Z15, Z19, Z19
+	VADDPD        Z19, Z1, Z1
+	VCVTPS2PD     Y18, Z15
+	VEXTRACTF64X4 $0x01, Z18, Y18
+	VCVTPS2PD     Y18, Z18
+	VADDPD        Z18, Z15, Z15
+	VADDPD        Z15, Z1, Z1
+	VMOVUPS       lanes00000000<>+0(SB), Z15
+	VMINPS        Z16, Z15, Z15
+	VMOVUPS       lanes00000000<>+0(SB), Z16
+	VMINPS        Z17, Z16, Z16
+	VSUBPS        Z15, Z5, Z5
+	VSUBPS        Z16, Z14, Z14
+	VMULPS        Z7, Z5, Z5
+	VMULPS        Z6, Z14, Z6
+	VCVTPS2PD     Y5, Z7
+	VEXTRACTF64X4 $0x01, Z5, Y5
+	VCVTPS2PD     Y5, Z5
+	VADDPD        Z5, Z7, Z7
+	VADDPD        Z7, Z2, Z2
+	VCVTPS2PD     Y6, Z5
+	VEXTRACTF64X4 $0x01, Z6, Y6
+	VCVTPS2PD     Y6, Z6
+	VADDPD        Z6, Z5, Z5
+	VADDPD        Z5, Z2, Z2
+	ADDQ          $0x20, BX
+	JMP           by2
+
+by2_end:
+by1:
+	LEAQ          16(BX), SI
+	CMPQ          SI, DX
+	JGT           by1_end
+	VMOVUPS       (CX)(BX*4), Z5
+	VMOVUPS       lanes7f7fffff<>+0(SB), Z6
+	VMINPS        Z5, Z6, Z6
+	VMOVUPS       lanesff7fffff<>+0(SB), Z5
+	VMAXPS        Z6, Z5, Z5
+	VORPS         lanes80000000<>+0(SB), Z5, Z6
+	VMOVUPS       lanesc2d20000<>+0(SB), Z7
+	VMAXPS        Z6, Z7, Z7
+	VMULPS        lanes3fb8aa3b<>+0(SB), Z7, Z6
+	VRNDSCALEPS   $0x08, Z6, Z6
+	VFNMADD231PS  lanes3f318000<>+0(SB), Z6, Z7
+	VFNMADD231PS  lanesb95e8083<>+0(SB), Z6, Z7
+	VMOVUPS       lanes3ab68885<>+0(SB), Z8
+	VFMADD213PS   lanes3c0905b7<>+0(SB), Z7, Z8
+	VFMADD213PS   lanes3d2aaa8d<>+0(SB), Z7, Z8
+	VFMADD213PS   lanes3e2aaa6e<>+0(SB), Z7, Z8
+	VFMADD213PS   lanes3f000000<>+0(SB), Z7, Z8
+	VFMADD213PS   lanes3f800000<>+0(SB), Z7, Z8
+	VFMADD213PS   lanes3f800000<>+0(SB), Z7, Z8
+	VSCALEFPS     Z6, Z8, Z6
+	VADDPS        lanes3f800000<>+0(SB), Z6, Z7
+	VRCP14PS      Z7, Z8
+	VMOVUPS       lanes3f800000<>+0(SB), Z9
+	VFNMADD231PS  Z8, Z7, Z9
+	VFMADD213PS   Z8, Z8, Z9
+	VMULPS        Z6, Z9, Z7
+	VPMOVD2M      Z5, K1
+	VBLENDMPS     Z7, Z9, K1, Z12
+	VPMOVD2M      Z5, K1
+	VBLENDMPS     Z9, Z7, K1, Z13
+	VCVTPS2PD     Y12, Z5
+	VEXTRACTF64X4 $0x01, Z12, Y7
+	VCVTPS2PD     Y7, Z7
+	VADDPD        Z7, Z5, Z5
+	VADDPD        Z5, Z4, Z4
+	VBROADCASTSS  rest+28(FP), Z5
+	VMULPS        Z5, Z12, Z5
+	VBROADCASTSS  kept+36(FP), Z7
+	VMULPS        Z7, Z12, Z7
+	VADDPS        Z13, Z5, Z8
+	VADDPS        Z13, Z7, Z9
+	VMULPS        Z9, Z8, Z10
+	VRCP14PS      Z10, Z11
+	VMOVUPS       lanes3f800000<>+0(SB), Z14
+	VFNMADD231PS  Z11, Z10, Z14
+	VFMADD213PS   Z11, Z11, Z14
+	VADDPS        Z9, Z8, Z10
+	VMULPS        Z13, Z10, Z10
+	VMULPS        Z14, Z10, Z10
+	VMULPS        Z9, Z5, Z5
+	VFMADD231PS   Z8, Z7, Z5
+	VMULPS        Z14, Z5, Z5
+	VBROADCASTSS  pi+24(FP), Z7
+	VMULPS        Z7, Z12, Z7
+	VBROADCASTSS  back+32(FP), Z9
+	VMULPS        Z9, Z12, Z9
+	VFMADD231PS   Z8, Z9, Z7
+	VMULPS        Z14, Z7, Z7
+	VADDPS        lanes3f800000<>+0(SB), Z7, Z8
+	VMULPS        lanes3fb504f3<>+0(SB), Z8, Z8
+	VGETEXPPS     Z8, Z8
+	VXORPS        lanes80000000<>+0(SB), Z8, Z9
+	VSCALEFPS     Z9, Z7, Z7
+	VMOVUPS       lanes3f800000<>+0(SB), Z11
+	VSCALEFPS     Z9, Z11, Z11
+	VSUBPS        lanes3f800000<>+0(SB), Z11, Z9
+	VADDPS        Z9, Z7, Z7
+	VADDPS        lanes40000000<>+0(SB), Z7, Z9
+	VRCP14PS      Z9, Z11
+	VMOVUPS       lanes3f800000<>+0(SB), Z14
+	VFNMADD231PS  Z11, Z9, Z14
+	VFMADD213PS   Z11, Z11, Z14
+	VMULPS        Z14, Z7, Z7
+	VMULPS        Z7, Z7, Z9
+	VMOVUPS       lanes3e977464<>+0(SB), Z11
+	VFMADD213PS   lanes3eccbe11<>+0(SB), Z9, Z11
+	VFMADD213PS   lanes3f2aaaae<>+0(SB), Z9, Z11
+	VFMADD213PS   lanes40000000<>+0(SB), Z9, Z11
+	VMULPS        Z7, Z11, Z7
+	VFMADD231PS   lanes3f317218<>+0(SB), Z8, Z7
+	VCVTPS2PD     Y7, Z8
+	VEXTRACTF64X4 $0x01, Z7, Y7
+	VCVTPS2PD     Y7, Z7
+	VADDPD        Z7, Z8, Z8
+	VADDPD        Z8, Z3, Z3
+	VMOVUPS       (CX)(BX*4), Z7
+	VMOVUPS       lanes7f7fffff<>+0(SB), Z8
+	VMINPS        Z7, Z8, Z8
+	VMOVUPS       lanesff7fffff<>+0(SB), Z7
+	VMAXPS        Z8, Z7, Z7
+	VMOVUPS       lanes3ba7f7d3<>+0(SB), Z8
+	VFMADD213PS   lanesbcee2bc0<>+0(SB), Z6, Z8
+	VFMADD213PS   lanes3d9ec061<>+0(SB), Z6, Z8
+	VFMADD213PS   lanesbe0b4953<>+0(SB), Z6, Z8
+	VFMADD213PS   lanes3e4358d5<>+0(SB), Z6, Z8
+	VFMADD213PS   lanesbe7e507e<>+0(SB), Z6, Z8
+	VFMADD213PS   lanes3eaa96ba<>+0(SB), Z6, Z8
+	VFMADD213PS   lanesbeffff46<>+0(SB), Z6, Z8
+	VFMADD213PS   lanes3f7fffff<>+0(SB), Z6, Z8
+	VMULPS        Z6, Z8, Z6
+	VMOVUPS       lanes00000000<>+0(SB), Z8
+	VMAXPS        Z7, Z8, Z8
+	VADDPS        Z8, Z6, Z8
+	VCVTPS2PD     Y8, Z9
+	VEXTRACTF64X4 $0x01, Z8, Y11
+	VCVTPS2PD     Y11, Z11
+	VADDPD        Z11, Z9, Z9
+	VADDPD        Z9, Z0, Z0
+	VMULPS        Z10, Z8, Z8
+	VCVTPS2PD     Y8, Z9
+	VEXTRACTF64X4 $0x01, Z8, Y8
+	VCVTPS2PD     Y8, Z8
+	VADDPD        Z8, Z9, Z9
+	VADDPD        Z9, Z1, Z1
+	VMOVUPS       lanes00000000<>+0(SB), Z8
+	VMINPS        Z7, Z8, Z8
+	VSUBPS        Z8, Z6, Z6
+	VMULPS        Z5, Z6, Z5
+	VCVTPS2PD     Y5, Z6
+	VEXTRACTF64X4 $0x01, Z5, Y5
+	VCVTPS2PD     Y5, Z5
+	VADDPD        Z5, Z6, Z6
+	VADDPD        Z6, Z2, Z2
+	ADDQ          $0x10, BX
+	JMP           by1
+
+by1_end:
+	VEXTRACTF64X4 $0x01, Z0, Y5
+	VADDPD        Y0, Y5, Y5
+	VEXTRACTF128  $0x01, Y5, X0
+	VADDPD        X5, X0, X0
+	VPERMILPD     $0x01, X0, X5
+	VADDSD        X5, X0, X0
+	VADDSD        (AX), X0, X0
+	VMOVSD        X0, (AX)
+	VEXTRACTF64X4 $0x01, Z1, Y0
+	VADDPD        Y1, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPD        X0, X1, X1
+	VPERMILPD     $0x01, X1, X0
+	VADDSD        X0, X1, X1
+	VADDSD        8(AX), X1, X1
+	VMOVSD        X1, 8(AX)
+	VEXTRACTF64X4 $0x01, Z2, Y0
+	VADDPD        Y2, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPD        X0, X1, X1
+	VPERMILPD     $0x01, X1, X0
+	VADDSD        X0, X1, X1
+	VADDSD        16(AX), X1, X1
+	VMOVSD        X1, 16(AX)
+	VEXTRACTF64X4 $0x01, Z3, Y0
+	VADDPD        Y3, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPD        X0, X1, X1
+	VPERMILPD     $0x01, X1, X0
+	VADDSD        X0, X1, X1
+	VADDSD        24(AX), X1, X1
+	VMOVSD        X1, 24(AX)
+	VEXTRACTF64X4 $0x01, Z4, Y0
+	VADDPD        Y4, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPD        X0, X1, X1
+	VPERMILPD     $0x01, X1, X0
+	VADDSD        X0, X1, X1
+	VADDSD        32(AX), X1, X1
+	VMOVSD        X1, 32(AX)
+	VZEROUPPER
+	RET
 
 // func adamAVX512(params *float32, first *float32, second *float32, grad *float32, count int, blend1 float32, blend2 float32, step float32, root float32, epsilon float32)
 // Requires: AVX, AVX512F
@@ -8756,36 +9193,36 @@ by1:
 	VCVTPS2PD    X10, Y10
 	VADDPD       Y10, Y12, Y12
 	VADDPD       Y12, Y5, Y5
-	VMOVUPS      lanes3ba7f7d3<>+0(SB), Y10
-	VFMADD213PS  lanesbcee2bc0<>+0(SB), Y8, Y10
-	VFMADD213PS  lanes3d9ec061<>+0(SB), Y8, Y10
-	VFMADD213PS  lanesbe0b4953<>+0(SB), Y8, Y10
-	VFMADD213PS  lanes3e4358d5<>+0(SB), Y8, Y10
-	VFMADD213PS  lanesbe7e507e<>+0(SB), Y8, Y10
-	VFMADD213PS  lanes3eaa96ba<>+0(SB), Y8, Y10
-	VFMADD213PS  lanesbeffff46<>+0(SB), Y8, Y10
-	VFMADD213PS  lanes3f7fffff<>+0(SB), Y8, Y10
-	VMULPS       Y8, Y10, Y8
-	VMOVUPS      lanes00000000<>+0(SB), Y10
-	VMAXPS       Y7, Y10, Y10
-	VADDPS       Y10, Y8, Y10
-	VCVTPS2PD    X10, Y12
-	VEXTRACTF128 $0x01, Y10, X14
-	VCVTPS2PD    X14, Y14
-	VADDPD       Y14, Y12, Y12
-	VADDPD       Y12, Y2, Y2
 	VMULPS       Y13, Y9, Y9
-	VMULPS       Y9, Y10, Y9
-	VCVTPS2PD    X9, Y10
+	VMULPS       Y13, Y11, Y10
+	VMOVUPS      lanes3ba7f7d3<>+0(SB), Y11
+	VFMADD213PS  lanesbcee2bc0<>+0(SB), Y8, Y11
+	VFMADD213PS  lanes3d9ec061<>+0(SB), Y8, Y11
+	VFMADD213PS  lanesbe0b4953<>+0(SB), Y8, Y11
+	VFMADD213PS  lanes3e4358d5<>+0(SB), Y8, Y11
+	VFMADD213PS  lanesbe7e507e<>+0(SB), Y8, Y11
+	VFMADD213PS  lanes3eaa96ba<>+0(SB), Y8, Y11
+	VFMADD213PS  lanesbeffff46<>+0(SB), Y8, Y11
+	VFMADD213PS  lanes3f7fffff<>+0(SB), Y8, Y11
+	VMULPS       Y8, Y11, Y8
+	VMOVUPS      lanes00000000<>+0(SB), Y11
+	VMAXPS       Y7, Y11, Y11
+	VADDPS       Y11, Y8, Y11
+	VCVTPS2PD    X11, Y12
+	VEXTRACTF128 $0x01, Y11, X13
+	VCVTPS2PD    X13, Y13
+	VADDPD       Y13, Y12, Y12
+	VADDPD       Y12, Y2, Y2
+	VMULPS       Y9, Y11, Y9
+	VCVTPS2PD    X9, Y11
 	VEXTRACTF128 $0x01, Y9, X9
 	VCVTPS2PD    X9, Y9
-	VADDPD       Y9, Y10, Y10
-	VADDPD       Y10, Y3, Y3
+	VADDPD       Y9, Y11, Y11
+	VADDPD       Y11, Y3, Y3
 	VMOVUPS      lanes00000000<>+0(SB), Y9
 	VMINPS       Y7, Y9, Y9
 	VSUBPS       Y9, Y8, Y7
-	VMULPS       Y13, Y11, Y8
-	VMULPS       Y8, Y7, Y7
+	VMULPS       Y10, Y7, Y7
 	VCVTPS2PD    X7, Y8
 	VEXTRACTF128 $0x01, Y7, X7
 	VCVTPS2PD    X7, Y7
@@ -8956,40 +9393,40 @@ by1:
 	VADDPS       Y6, Y7, Y9
 	VMOVUPS      lanes3f800000<>+0(SB), Y10
 	VDIVPS       Y9, Y10, Y10
-	VMOVUPS      (CX)(SI*4), Y9
-	VMOVUPS      lanes7f7fffff<>+0(SB), Y11
-	VMINPS       Y9, Y11, Y11
-	VMOVUPS      lanesff7fffff<>+0(SB), Y9
-	VMAXPS       Y11, Y9, Y9
-	VMOVUPS      lanes3ba7f7d3<>+0(SB), Y11
-	VFMADD213PS  lanesbcee2bc0<>+0(SB), Y8, Y11
-	VFMADD213PS  lanes3d9ec061<>+0(SB), Y8, Y11
-	VFMADD213PS  lanesbe0b4953<>+0(SB), Y8, Y11
-	VFMADD213PS  lanes3e4358d5<>+0(SB), Y8, Y11
-	VFMADD213PS  lanesbe7e507e<>+0(SB), Y8, Y11
-	VFMADD213PS  lanes3eaa96ba<>+0(SB), Y8, Y11
-	VFMADD213PS  lanesbeffff46<>+0(SB), Y8, Y11
-	VFMADD213PS  lanes3f7fffff<>+0(SB), Y8, Y11
-	VMULPS       Y8, Y11, Y8
-	VMOVUPS      lanes00000000<>+0(SB), Y11
-	VMAXPS       Y9, Y11, Y11
-	VADDPS       Y11, Y8, Y11
-	VCVTPS2PD    X11, Y12
-	VEXTRACTF128 $0x01, Y11, X13
-	VCVTPS2PD    X13, Y13
-	VADDPD       Y13, Y12, Y12
-	VADDPD       Y12, Y1, Y1
 	VMULPS       Y10, Y6, Y6
-	VMULPS       Y6, Y11, Y6
-	VCVTPS2PD    X6, Y11
+	VMULPS       Y10, Y7, Y7
+	VMOVUPS      (CX)(SI*4), Y9
+	VMOVUPS      lanes7f7fffff<>+0(SB), Y10
+	VMINPS       Y9, Y10, Y10
+	VMOVUPS      lanesff7fffff<>+0(SB), Y9
+	VMAXPS       Y10, Y9, Y9
+	VMOVUPS      lanes3ba7f7d3<>+0(SB), Y10
+	VFMADD213PS  lanesbcee2bc0<>+0(SB), Y8, Y10
+	VFMADD213PS  lanes3d9ec061<>+0(SB), Y8, Y10
+	VFMADD213PS  lanesbe0b4953<>+0(SB), Y8, Y10
+	VFMADD213PS  lanes3e4358d5<>+0(SB), Y8, Y10
+	VFMADD213PS  lanesbe7e507e<>+0(SB), Y8, Y10
+	VFMADD213PS  lanes3eaa96ba<>+0(SB), Y8, Y10
+	VFMADD213PS  lanesbeffff46<>+0(SB), Y8, Y10
+	VFMADD213PS  lanes3f7fffff<>+0(SB), Y8, Y10
+	VMULPS       Y8, Y10, Y8
+	VMOVUPS      lanes00000000<>+0(SB), Y10
+	VMAXPS       Y9, Y10, Y10
+	VADDPS       Y10, Y8, Y10
+	VCVTPS2PD    X10, Y11
+	VEXTRACTF128 $0x01, Y10, X12
+	VCVTPS2PD    X12, Y12
+	VADDPD       Y12, Y11, Y11
+	VADDPD       Y11, Y1, Y1
+	VMULPS       Y6, Y10, Y6
+	VCVTPS2PD    X6, Y10
 	VEXTRACTF128 $0x01, Y6, X6
 	VCVTPS2PD    X6, Y6
-	VADDPD       Y6, Y11, Y11
-	VADDPD       Y11, Y2, Y2
+	VADDPD       Y6, Y10, Y10
+	VADDPD       Y10, Y2, Y2
 	VMOVUPS      lanes00000000<>+0(SB), Y6
 	VMINPS       Y9, Y6, Y6
 	VSUBPS       Y6, Y8, Y6
-	VMULPS       Y10, Y7, Y7
 	VMULPS       Y7, Y6, Y6
 	VCVTPS2PD    X6, Y7
 	VEXTRACTF128 $0x01, Y6, X6
@@ -9026,6 +9463,183 @@ by1_end:
 	VMOVSD       X0, 24(AX)
 	VEXTRACTF128 $0x01, Y5, X0
 	VADDPD       X5, X0, X0
+	VPERMILPD    $0x01, X0, X1
+	VADDSD       X1, X0, X0
+	VADDSD       32(AX), X0, X0
+	VMOVSD       X0, 32(AX)
+	VZEROUPPER
+	RET
+
+// func lossSumsBothAVX2(sums *[5]float64, z *float32, count int, pi float32, rest float32, back float32, kept float32)
+// Requires: AVX, AVX2, FMA3
+TEXT ·lossSumsBothAVX2(SB), NOSPLIT, $0-40
+	MOVQ   sums+0(FP), AX
+	MOVQ   z+8(FP), CX
+	MOVQ   count+16(FP), DX
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	XORQ   BX, BX
+
+by1:
+	LEAQ         8(BX), SI
+	CMPQ         SI, DX
+	JGT          by1_end
+	VMOVUPS      (CX)(BX*4), Y5
+	VMOVUPS      lanes7f7fffff<>+0(SB), Y6
+	VMINPS       Y5, Y6, Y6
+	VMOVUPS      lanesff7fffff<>+0(SB), Y5
+	VMAXPS       Y6, Y5, Y5
+	VORPS        lanes80000000<>+0(SB), Y5, Y6
+	VMOVUPS      lanesc2d20000<>+0(SB), Y7
+	VMAXPS       Y6, Y7, Y7
+	VMULPS       lanes3fb8aa3b<>+0(SB), Y7, Y6
+	VROUNDPS     $0x08, Y6, Y6
+	VFNMADD231PS lanes3f318000<>+0(SB), Y6, Y7
+	VFNMADD231PS lanesb95e8083<>+0(SB), Y6, Y7
+	VMOVUPS      lanes3ab68885<>+0(SB), Y8
+	VFMADD213PS  lanes3c0905b7<>+0(SB), Y7, Y8
+	VFMADD213PS  lanes3d2aaa8d<>+0(SB), Y7, Y8
+	VFMADD213PS  lanes3e2aaa6e<>+0(SB), Y7, Y8
+	VFMADD213PS  lanes3f000000<>+0(SB), Y7, Y8
+	VFMADD213PS  lanes3f800000<>+0(SB), Y7, Y8
+	VFMADD213PS  lanes3f800000<>+0(SB), Y7, Y8
+	VCVTPS2DQ    Y6, Y6
+	VPSRAD       $0x01, Y6, Y7
+	VPSUBD       Y7, Y6, Y6
+	VPADDD       lanes0000007f<>+0(SB), Y7, Y7
+	VPSLLD       $0x17, Y7, Y7
+	VMULPS       Y7, Y8, Y7
+	VPADDD       lanes0000007f<>+0(SB), Y6, Y6
+	VPSLLD       $0x17, Y6, Y6
+	VMULPS       Y6, Y7, Y6
+	VADDPS       lanes3f800000<>+0(SB), Y6, Y7
+	VMOVUPS      lanes3f800000<>+0(SB), Y8
+	VDIVPS       Y7, Y8, Y8
+	VMULPS       Y6, Y8, Y7
+	VBLENDVPS    Y5, Y7, Y8, Y9
+	VBLENDVPS    Y5, Y8, Y7, Y5
+	VCVTPS2PD    X9, Y7
+	VEXTRACTF128 $0x01, Y9, X8
+	VCVTPS2PD    X8, Y8
+	VADDPD       Y8, Y7, Y7
+	VADDPD       Y7, Y4, Y4
+	VBROADCASTSS rest+28(FP), Y7
+	VMULPS       Y7, Y9, Y7
+	VBROADCASTSS kept+36(FP), Y8
+	VMULPS       Y8, Y9, Y8
+	VADDPS       Y5, Y7, Y10
+	VADDPS       Y5, Y8, Y11
+	VMULPS       Y11, Y10, Y12
+	VMOVUPS      lanes3f800000<>+0(SB), Y13
+	VDIVPS       Y12, Y13, Y13
+	VADDPS       Y11, Y10, Y12
+	VMULPS       Y5, Y12, Y5
+	VMULPS       Y13, Y5, Y5
+	VMULPS       Y11, Y7, Y7
+	VFMADD231PS  Y10, Y8, Y7
+	VMULPS       Y13, Y7, Y7
+	VBROADCASTSS pi+24(FP), Y8
+	VMULPS       Y8, Y9, Y8
+	VBROADCASTSS back+32(FP), Y11
+	VMULPS       Y11, Y9, Y9
+	VFMADD231PS  Y10, Y9, Y8
+	VMULPS       Y13, Y8, Y8
+	VADDPS       lanes3f800000<>+0(SB), Y8, Y9
+	VMULPS       lanes3fb504f3<>+0(SB), Y9, Y9
+	VPSRLD       $0x17, Y9, Y9
+	VPSUBD       lanes0000007f<>+0(SB), Y9, Y9
+	VMOVUPS      lanes0000007f<>+0(SB), Y10
+	VPSUBD       Y9, Y10, Y10
+	VPSLLD       $0x17, Y10, Y10
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y10, Y8, Y8
+	VSUBPS       lanes3f800000<>+0(SB), Y10, Y10
+	VADDPS       Y10, Y8, Y8
+	VADDPS       lanes40000000<>+0(SB), Y8, Y10
+	VDIVPS       Y10, Y8, Y8
+	VMULPS       Y8, Y8, Y10
+	VMOVUPS      lanes3e977464<>+0(SB), Y11
+	VFMADD213PS  lanes3eccbe11<>+0(SB), Y10, Y11
+	VFMADD213PS  lanes3f2aaaae<>+0(SB), Y10, Y11
+	VFMADD213PS  lanes40000000<>+0(SB), Y10, Y11
+	VMULPS       Y8, Y11, Y8
+	VFMADD231PS  lanes3f317218<>+0(SB), Y9, Y8
+	VCVTPS2PD    X8, Y9
+	VEXTRACTF128 $0x01, Y8, X8
+	VCVTPS2PD    X8, Y8
+	VADDPD       Y8, Y9, Y9
+	VADDPD       Y9, Y3, Y3
+	VMOVUPS      (CX)(BX*4), Y8
+	VMOVUPS      lanes7f7fffff<>+0(SB), Y9
+	VMINPS       Y8, Y9, Y9
+	VMOVUPS      lanesff7fffff<>+0(SB), Y8
+	VMAXPS       Y9, Y8, Y8
+	VMOVUPS      lanes3ba7f7d3<>+0(SB), Y9
+	VFMADD213PS  lanesbcee2bc0<>+0(SB), Y6, Y9
+	VFMADD213PS  lanes3d9ec061<>+0(SB), Y6, Y9
+	VFMADD213PS  lanesbe0b4953<>+0(SB), Y6, Y9
+	VFMADD213PS  lanes3e4358d5<>+0(SB), Y6, Y9
+	VFMADD213PS  lanesbe7e507e<>+0(SB), Y6, Y9
+	VFMADD213PS  lanes3eaa96ba<>+0(SB), Y6, Y9
+	VFMADD213PS  lanesbeffff46<>+0(SB), Y6, Y9
+	VFMADD213PS  lanes3f7fffff<>+0(SB), Y6, Y9
+	VMULPS       Y6, Y9, Y6
+	VMOVUPS      lanes00000000<>+0(SB), Y9
+	VMAXPS       Y8, Y9, Y9
+	VADDPS       Y9, Y6, Y9
+	VCVTPS2PD    X9, Y10
+	VEXTRACTF128 $0x01, Y9, X11
+	VCVTPS2PD    X11, Y11
+	VADDPD       Y11, Y10, Y10
+	VADDPD       Y10, Y0, Y0
+	VMULPS       Y5, Y9, Y5
+	VCVTPS2PD    X5, Y9
+	VEXTRACTF128 $0x01, Y5, X5
+	VCVTPS2PD    X5, Y5
+	VADDPD       Y5, Y9, Y9
+	VADDPD       Y9, Y1, Y1
+	VMOVUPS      lanes00000000<>+0(SB), Y5
+	VMINPS       Y8, Y5, Y5
+	VSUBPS       Y5, Y6, Y5
+	VMULPS       Y7, Y5, Y5
+	VCVTPS2PD    X5, Y6
+	VEXTRACTF128 $0x01, Y5, X5
+	VCVTPS2PD    X5, Y5
+	VADDPD       Y5, Y6, Y6
+	VADDPD       Y6, Y2, Y2
+	ADDQ         $0x08, BX
+	JMP          by1
+
+by1_end:
+	VEXTRACTF128 $0x01, Y0, X5
+	VADDPD       X0, X5, X5
+	VPERMILPD    $0x01, X5, X0
+	VADDSD       X0, X5, X5
+	VADDSD       (AX), X5, X5
+	VMOVSD       X5, (AX)
+	VEXTRACTF128 $0x01, Y1, X0
+	VADDPD       X1, X0, X0
+	VPERMILPD    $0x01, X0, X1
+	VADDSD       X1, X0, X0
+	VADDSD       8(AX), X0, X0
+	VMOVSD       X0, 8(AX)
+	VEXTRACTF128 $0x01, Y2, X0
+	VADDPD       X2, X0, X0
+	VPERMILPD    $0x01, X0, X1
+	VADDSD       X1, X0, X0
+	VADDSD       16(AX), X0, X0
+	VMOVSD       X0, 16(AX)
+	VEXTRACTF128 $0x01, Y3, X0
+	VADDPD       X3, X0, X0
+	VPERMILPD    $0x01, X0, X1
+	VADDSD       X1, X0, X0
+	VADDSD       24(AX), X0, X0
+	VMOVSD       X0, 24(AX)
+	VEXTRACTF128 $0x01, Y4, X0
+	VADDPD       X4, X0, X0
 	VPERMILPD    $0x01, X0, X1
 	VADDSD       X1, X0, X0
 	VADDSD       32(AX), X0, X0

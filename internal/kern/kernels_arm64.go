@@ -144,6 +144,11 @@ func lossSumsNEON(sums *[5]float64, z *float32, count int, pi float32, rest floa
 //go:noescape
 func lossSumsEachNEON(sums *[5]float64, z *float32, s *float32, count int, ceiling float32)
 
+// lossSumsBothNEON: adds Σ softplus(z), Σ ψ·softplus(z), Σ τ·softplus(−z), Σ −log q, Σ y; ψ, τ and −log q of both directions, π = pi and back, rest = 1−pi, kept = 1−back, rest·kept ≥ 1e-30; count is a multiple of 4.
+//
+//go:noescape
+func lossSumsBothNEON(sums *[5]float64, z *float32, count int, pi float32, rest float32, back float32, kept float32)
+
 // adamNEON: first += blend1·(g−first), second += blend2·(g²−second), params −= step·first/(√second·root + epsilon); count is a multiple of 4.
 //
 //go:noescape

@@ -237,6 +237,17 @@ func lossSumsEachGo(sums *[5]float64, z, s []float32, ceiling float32) {
 	}
 }
 
+func lossSumsBothGo(sums *[5]float64, z []float32, there, back propensity) {
+	for _, x := range z {
+		var one [5]float64
+		addLossGo(&one, float64(x), float64(back.pi), float64(back.rest), float64(back.rest))
+		addLossGo(sums, float64(x), float64(there.pi), float64(there.rest), float64(there.rest))
+		for _, k := range []int{1, 2, 3} { // the others are the same in both directions
+			sums[k] += one[k]
+		}
+	}
+}
+
 // addLossGo adds one pair. kept is what ψ and τ take 1−π for.
 func addLossGo(sums *[5]float64, z, pi, rest, kept float64) {
 	z = math.Max(-math.MaxFloat32, math.Min(math.MaxFloat32, z))

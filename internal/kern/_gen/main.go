@@ -61,8 +61,9 @@ func main() {
 		scaleCodes(s)
 		elementwise(s)
 		blockSums(s)
-		lossSums(s, false)
-		lossSums(s, true)
+		for _, of := range []string{"", "Each", "Both"} {
+			lossSums(s, of)
+		}
 		adam(s)
 		pairSlopes(s)
 	}

@@ -385,12 +385,19 @@ func blockSums(s isa) {
 //	Σ softplus(z)   Σ ψ·softplus(z)   Σ τ·softplus(−z)   Σ −log q   Σ y,   ψ = u/q, τ = y(1−π)/q
 //
 // and −log q = log1p(πy/q). Lanes are added up as float64. Pairs share one π, or each has its own, π = σ(s); then ψ and
-// τ have 1−π no higher than a ceiling.
+// τ have 1−π no higher than a ceiling. Or they share one π in each direction, and sums are over both: the
+// exponential, the logarithm and the division of a pair then serve both, as the product of both q does. What does not
+// depend on π is added up once.
 //
 // Long because it reads as the assembly that it writes: one routine, whose registers live to its end.
-func lossSums(s isa, each bool) {
+func lossSums(s isa, of string) {
+	each, both := of == "Each", of == "Both"
 	name, doc := "lossSums", "adds Σ softplus(z), Σ ψ·softplus(z), Σ τ·softplus(−z), Σ −log q, Σ y; "
-	if each {
+	if both {
+		function(name+"Both"+s.name, "func(sums *[5]float64, z *float32, count int, pi, rest, back, kept float32)",
+			doc+"ψ, τ and −log q of both directions, π = pi and back, rest = 1−pi, kept = 1−back, rest·kept ≥ 1e-30; "+
+				"count is a multiple of the lanes.")
+	} else if each {
 		function(name+"Each"+s.name, "func(sums *[5]float64, z, s *float32, count int, ceiling float32)",
 			doc+"π = σ(s) of each element, and at least 1−ceiling in ψ and τ; count is a multiple of the lanes.")
 	} else {
@@ -407,7 +414,7 @@ func lossSums(s isa, each bool) {
 	var pi, rest, ceiling source
 	if each {
 		propensities, ceiling = Load(Param("s"), GP64()), broadcast("ceiling")
-	} else {
+	} else if !both {
 		pi, rest = broadcast("pi"), broadcast("rest")
 	}
 	var acc [5]reg.VecVirtual
@@ -456,23 +463,38 @@ func lossSums(s isa, each bool) {
 		v := s.clamp(raw, -math.MaxFloat32, math.MaxFloat32)
 		y, u, e := sigmoids(s, v)
 		add(4, y)
-		visible, hidden := s.of(vmulps, y, pi), s.of(vmulps, y, rest) // yπ and y(1−π)
-		kept := hidden
-		if each {
-			kept = s.of(vmulps, y, s.of(vminps, ceiling, rest))
+		var psi, tau group
+		if both {
+			hidden, other := s.of(vmulps, y, broadcast("rest")), s.of(vmulps, y, broadcast("kept"))
+			q, p := s.of(vaddps, hidden, u), s.of(vaddps, other, u)
+			share := s.inverse(s.of(vmulps, q, p))
+			psi = s.of(vmulps, s.of(vmulps, s.of(vaddps, q, p), u), share)
+			tau = s.of(vmulps, s.addmul(s.of(vmulps, hidden, p), other, q), share)
+			// 1 − qp = yπ + q·yπ′
+			visible := s.addmul(s.of(vmulps, y, broadcast("pi")), s.of(vmulps, y, broadcast("back")), q)
+			add(3, s.log1p(s.of(vmulps, visible, share)))
+		} else {
+			visible, hidden := s.of(vmulps, y, pi), s.of(vmulps, y, rest) // yπ and y(1−π)
+			kept := hidden
+			if each {
+				kept = s.of(vmulps, y, s.of(vminps, ceiling, rest))
+			}
+			share := s.inverse(s.of(vaddps, hidden, u))
+			add(3, s.log1p(s.of(vmulps, visible, share)))
+			if each {
+				share = s.inverse(s.of(vaddps, kept, u))
+			}
+			psi, tau = s.of(vmulps, u, share), s.of(vmulps, kept, share)
 		}
-		share := s.inverse(s.of(vaddps, hidden, u))
-		add(3, s.log1p(s.of(vmulps, visible, share)))
-		if each {
-			share = s.inverse(s.of(vaddps, kept, u))
+		if each || both {
 			v = s.clamp(load(s, z, at), -math.MaxFloat32, math.MaxFloat32) // again: registers are short
 		}
 		l := s.of(vmulps, s.log1pRatio(e), e)
 		loss := s.of(vaddps, l, s.positive(v))
 		add(0, loss)
-		add(1, s.of(vmulps, loss, s.of(vmulps, u, share)))
+		add(1, s.of(vmulps, loss, psi))
 		missed := s.of(vsubps, l, s.negative(v)) // softplus(−z)
-		add(2, s.of(vmulps, missed, s.of(vmulps, kept, share)))
+		add(2, s.of(vmulps, missed, tau))
 	})
 	for i := range acc {
 		x := s.sumDoubles(acc[i])

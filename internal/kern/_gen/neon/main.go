@@ -35,8 +35,9 @@ func main() {
 	tileCodes(&f)
 	reachCodes(&f)
 	elementwise(&f)
-	lossSums(&f, false)
-	lossSums(&f, true)
+	for _, of := range []string{"", "Each", "Both"} {
+		lossSums(&f, of)
+	}
 	adam(&f)
 	pairSlopes(&f)
 	for name, text := range map[string]string{*out: f.assembly(), *stubs: f.declarations()} {

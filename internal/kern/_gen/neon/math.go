@@ -233,13 +233,22 @@ func elementwise(f *file) {
 //	Σ softplus(z)   Σ ψ·softplus(z)   Σ τ·softplus(−z)   Σ −log q   Σ y,   ψ = u/q, τ = y(1−π)/q
 //
 // and −log q = log1p(πy/q). Lanes are added up as float64. Pairs share one π, or each has its own, π = σ(s); then ψ and
-// τ have 1−π no higher than a ceiling.
-func lossSums(f *file, each bool) {
+// τ have 1−π no higher than a ceiling. Or they share one π in each direction, and sums are over both: the
+// exponential, the logarithm and the division of a pair then serve both, as the product of both q does. What does not
+// depend on π is added up once.
+//
+// Long because it reads as the assembly that it writes: one routine, whose registers live to its end.
+func lossSums(f *file, of string) {
+	each, both := of == "Each", of == "Both"
 	doc := "adds Σ softplus(z), Σ ψ·softplus(z), Σ τ·softplus(−z), Σ −log q, Σ y; "
 	var r *routine
 	if each {
 		r = f.function("lossSumsEachNEON", doc+"π = σ(s) of each element, and at least 1−ceiling in ψ and τ; count is "+
 			"a multiple of 4.", "sums *[5]float64", "z *float32", "s *float32", "count int", "ceiling float32")
+	} else if both {
+		r = f.function("lossSumsBothNEON", doc+"ψ, τ and −log q of both directions, π = pi and back, rest = 1−pi, "+
+			"kept = 1−back, rest·kept ≥ 1e-30; count is a multiple of 4.", "sums *[5]float64", "z *float32",
+			"count int", "pi float32", "rest float32", "back float32", "kept float32")
 	} else {
 		r = f.function("lossSumsNEON", doc+"rest = 1−pi > 0; count is a multiple of 4.", "sums *[5]float64",
 			"z *float32", "count int", "pi float32", "rest float32")
@@ -247,11 +256,14 @@ func lossSums(f *file, each bool) {
 	sums, z, count := r.load("sums"), r.load("z"), r.load("count")
 	r.useConstants()
 	var propensities string
-	var pi, rest, ceiling group
+	var pi, rest, back, kept, ceiling group
 	if each {
 		propensities, ceiling = r.load("s"), group{r.broadcast("ceiling")}
 	} else {
 		pi, rest = group{r.broadcast("pi")}, group{r.broadcast("rest")}
+	}
+	if both {
+		back, kept = group{r.broadcast("back")}, group{r.broadcast("kept")}
 	}
 	total := r.group(5)
 	for _, v := range total {
@@ -274,21 +286,33 @@ func lossSums(f *file, each bool) {
 		y, u, e := s.sigmoids(v)
 		add(4, y)
 		visible, hidden := s.of(s.mul, y, pi), s.of(s.mul, y, rest) // yπ and y(1−π)
-		kept := hidden
-		if each {
-			kept = s.of(s.mul, y, s.of(s.min, ceiling, rest))
-		}
-		share := s.inverse(s.of(s.add, hidden, u))
-		add(3, s.log1p(s.of(s.mul, visible, share)))
-		if each {
-			share = s.inverse(s.of(s.add, kept, u))
+		var psi, tau group
+		if both {
+			other := s.of(s.mul, y, kept)
+			q, p := s.of(s.add, hidden, u), s.of(s.add, other, u)
+			share := s.inverse(s.of(s.mul, q, p))
+			psi = s.of(s.mul, s.of(s.mul, s.of(s.add, q, p), u), share)
+			tau = s.of(s.mul, s.addmul(s.of(s.mul, hidden, p), other, q), share)
+			s.addmul(visible, s.of(s.mul, y, back), q) // 1 − qp = yπ + q·yπ′
+			add(3, s.log1p(s.of(s.mul, visible, share)))
+		} else {
+			kept := hidden
+			if each {
+				kept = s.of(s.mul, y, s.of(s.min, ceiling, rest))
+			}
+			share := s.inverse(s.of(s.add, hidden, u))
+			add(3, s.log1p(s.of(s.mul, visible, share)))
+			if each {
+				share = s.inverse(s.of(s.add, kept, u))
+			}
+			psi, tau = s.of(s.mul, u, share), s.of(s.mul, kept, share)
 		}
 		l := s.of(s.mul, s.log1pRatio(e), e)
 		loss := s.of(s.add, l, s.positive(v))
 		add(0, loss)
-		add(1, s.of(s.mul, loss, s.of(s.mul, u, share)))
+		add(1, s.of(s.mul, loss, psi))
 		missed := s.of(s.sub, l, s.negative(v)) // softplus(−z)
-		add(2, s.of(s.mul, missed, s.of(s.mul, kept, share)))
+		add(2, s.of(s.mul, missed, tau))
 	})
 	for i, v := range total {
 		before := r.vec()
