@@ -84,6 +84,11 @@ def test_everybody(model: unseen.Model, tmp_path: Path) -> None:
         model.recommend(diversity=0.5)
 
 
+def test_tables_are_named() -> None:
+    with pytest.raises(unseen.Error, match=r"name it: unseen\.fit\(clicks="):
+        unseen.fit({"user": ["a"], "item": ["b"]})
+
+
 @pytest.mark.filterwarnings("ignore::unseen.Doubt")
 def test_many_ids_take_more_than_one_run(model: unseen.Model, monkeypatch: pytest.MonkeyPatch) -> None:
     people = model.recommend(k=1).source

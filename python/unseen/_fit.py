@@ -18,7 +18,7 @@ from ._program import Progress, flags, run_json
 
 
 def fit(
-    *,
+    *unnamed: Table,
     items: Table | None = None,
     links: Table | None = None,
     clicks: Table | None = None,
@@ -121,6 +121,8 @@ def fit(
     Raises:
         Error: with a hint of what to do
     """
+    if unnamed:
+        raise Error("fit is given a table without its name", "name it: unseen.fit(clicks=…) or unseen.fit(links=…)")
     home = Home() if out is None else None
     folder = Path(out) if out is not None else home.path if home else Path()
     notes: list[str] = []
