@@ -213,7 +213,8 @@ func (t *training) informed(o *engine.Objective, params []float32, pairs, links 
 	return t.curved(o, params, some, rate, 4*links/float64(some.Len())/pairs)
 }
 
-// quarterRate returns the rate r by which P(1−P) is (1−p)/4, P = p/(p + r·(1−p)): that is where P is (1 + √p)/2.
+// quarterRate returns the rate r by which P(1−P) is (1−p)/4, P = p/(p + r·(1−p)): that is where P
+// is (1 + √p)/2.
 func quarterRate(p float64) float64 {
 	root := 1 + math.Sqrt(p)
 	return max(p/(root*root), 1e-30)

@@ -395,8 +395,8 @@ func lossSums(s isa, of string) {
 	name, doc := "lossSums", "adds Σ softplus(z), Σ ψ·softplus(z), Σ τ·softplus(−z), Σ −log q, Σ y; "
 	if both {
 		function(name+"Both"+s.name, "func(sums *[5]float64, z *float32, count int, pi, rest, back, kept float32)",
-			doc+"ψ, τ and −log q of both directions, π = pi and back, rest = 1−pi, kept = 1−back, rest·kept ≥ 1e-30; "+
-				"count is a multiple of the lanes.")
+			doc+"ψ, τ and −log q of both directions, π = pi and back, rest = 1−pi, kept = 1−back, "+
+				"rest·kept ≥ 1e-30; count is a multiple of the lanes.")
 	} else if each {
 		function(name+"Each"+s.name, "func(sums *[5]float64, z, s *float32, count int, ceiling float32)",
 			doc+"π = σ(s) of each element, and at least 1−ceiling in ψ and τ; count is a multiple of the lanes.")

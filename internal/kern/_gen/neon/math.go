@@ -246,8 +246,8 @@ func lossSums(f *file, of string) {
 		r = f.function("lossSumsEachNEON", doc+"π = σ(s) of each element, and at least 1−ceiling in ψ and τ; count is "+
 			"a multiple of 4.", "sums *[5]float64", "z *float32", "s *float32", "count int", "ceiling float32")
 	} else if both {
-		r = f.function("lossSumsBothNEON", doc+"ψ, τ and −log q of both directions, π = pi and back, rest = 1−pi, "+
-			"kept = 1−back, rest·kept ≥ 1e-30; count is a multiple of 4.", "sums *[5]float64", "z *float32",
+		r = f.function("lossSumsBothNEON", doc+"ψ, τ and −log q of both directions, π = pi and back, "+
+			"rest = 1−pi, kept = 1−back, rest·kept ≥ 1e-30; count is a multiple of 4.", "sums *[5]float64", "z *float32",
 			"count int", "pi float32", "rest float32", "back float32", "kept float32")
 	} else {
 		r = f.function("lossSumsNEON", doc+"rest = 1−pi > 0; count is a multiple of 4.", "sums *[5]float64",
