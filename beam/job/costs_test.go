@@ -79,7 +79,7 @@ func TestBayesCosts(t *testing.T) {
 func TestTopCosts(t *testing.T) {
 	dim, err := strconv.Atoi(os.Getenv("UNSEEN_BEAM_DIM"))
 	if err != nil {
-		t.Skip("a measurement for bench/RESULTS.md, which proves nothing; set UNSEEN_BEAM_DIM to a dimension to make it")
+		t.Skip("a measurement for bench/RESULTS.md; set UNSEEN_BEAM_DIM to a dimension to make it")
 	}
 	ctx := context.Background()
 	cluster := generated(t, shards.GenerateSettings{Nodes: 1 << 17, Pairs: 1, Dimension: dim, Blocks: 1})

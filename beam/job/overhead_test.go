@@ -28,7 +28,7 @@ import (
 func TestOverhead(t *testing.T) {
 	place := os.Getenv("UNSEEN_BEAM_SHARDS")
 	if place == "" {
-		t.Skip("a measurement for bench/RESULTS.md; set UNSEEN_BEAM_SHARDS to shards of unseen-beam generate to make it")
+		t.Skip("a measurement for bench/RESULTS.md; set UNSEEN_BEAM_SHARDS to shards of unseen-beam generate")
 	}
 	ctx := context.Background()
 	location := shards.Location{Root: place}

@@ -247,8 +247,8 @@ func lossSums(f *file, of string) {
 			"a multiple of 4.", "sums *[5]float64", "z *float32", "s *float32", "count int", "ceiling float32")
 	} else if both {
 		r = f.function("lossSumsBothNEON", doc+"ψ, τ and −log q of both directions, π = pi and back, "+
-			"rest = 1−pi, kept = 1−back, rest·kept ≥ 1e-30; count is a multiple of 4.", "sums *[5]float64", "z *float32",
-			"count int", "pi float32", "rest float32", "back float32", "kept float32")
+			"rest = 1−pi, kept = 1−back, rest·kept ≥ 1e-30; count is a multiple of 4.", "sums *[5]float64",
+			"z *float32", "count int", "pi float32", "rest float32", "back float32", "kept float32")
 	} else {
 		r = f.function("lossSumsNEON", doc+"rest = 1−pi > 0; count is a multiple of 4.", "sums *[5]float64",
 			"z *float32", "count int", "pi float32", "rest float32")
