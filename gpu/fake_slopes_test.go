@@ -48,21 +48,28 @@ func (f *fakeCard) runSlopes(name string, l launching) int32 {
 		n, dim := int(*(*uint32)(list[2])), int(*(*uint32)(list[3]))
 		from, to := view[uint16](f, *(*uint64)(list[0]), n*dim), view[uint16](f, *(*uint64)(list[1]), n*dim)
 		for k, x := range from {
-			to[k%dim*n+k/dim] = x
+			i := k / dim
+			to[(i/64*dim+k%dim)*64+i%64] = x
 		}
 		return 0
 	}
 	j := (*slopeJob)(list[0])
 	size := int(j.n * j.dim)
+	switch {
+	case name == "slopePairs" && (f.shapes[list[1]] != [4]uint32{j.n, j.dim, slopeTile, 64} ||
+		f.shapes[list[2]] != [4]uint32{j.n, j.dim, 2 * slopeTile, 64}),
+		name == "addSlopes" && f.shapes[list[1]] != [4]uint32{j.n / 64 * j.dim, 64, slopeNumbers, 64}:
+		return 1
+	}
 	switch name {
 	case "slopePairs":
 		queries, _ := f.numbersOf(BFloat16, f.maps[list[1]], size)
 		rows, _ := f.numbersOf(BFloat16, f.maps[list[2]], size)
 		for number := j.from; number < j.to; number++ {
 			high := uint64(j.bottom - j.top)
-			row, column := j.top+uint32(number%(high*8)/8), uint32(number/(high*8)*8+number%8)
-			if column <= row {
-				f.slopeTile(j, [3]uint32{row, column, slopeTile}, queries, rows, nil)
+			row, column := j.top+uint32(number%(high*4)/4), uint32(number/(high*4)*8+number%4*2)
+			for k := column; k < column+2 && k <= row; k++ {
+				f.slopeTile(j, [3]uint32{row, k, slopeTile}, queries, rows, nil)
 			}
 		}
 	case "addSlopes":
@@ -150,7 +157,7 @@ func (f *fakeCard) addSlopes(j *slopeJob, turned []uint16, rows func(int) float3
 				for c := range uint32(slopeTile) {
 					g := float64(math.Float32frombits(uint32(slopes[pieceOf(r, c)]) << 16))
 					for d := first; d < min(first+slopeNumbers, j.dim) && g != 0; d++ {
-						other := math.Float32frombits(uint32(turned[d*j.n+tile*slopeTile+c]) << 16)
+						other := math.Float32frombits(uint32(turned[((tile*slopeTile+c)/64*j.dim+d)*64+c%64]) << 16)
 						weights[d] += g * float64(rows(int((row*slopeTile+r)*j.dim+d))) * float64(other)
 					}
 				}

@@ -20,6 +20,7 @@ type fakeCard struct {
 	names      []string // of kernels, by their number
 	fast       []bool   // which of them are Hopper's
 	maps       map[unsafe.Pointer]uint64
+	shapes     map[unsafe.Pointer][4]uint32 // of what is mapped: rows, their numbers, and those of a box
 	fails      map[string]int32 // what a call returns instead of being done
 	left       uint64           // memory
 	runs       int              // launches of sums
@@ -29,7 +30,7 @@ const fakeProcessors = 3
 
 func newFakeCard(capability int32) *fakeCard {
 	f := &fakeCard{capability: capability, memory: map[uint64][]byte{}, next: 1 << 20,
-		maps: map[unsafe.Pointer]uint64{}, fails: map[string]int32{}, left: 1 << 30}
+		maps: map[unsafe.Pointer]uint64{}, shapes: map[unsafe.Pointer][4]uint32{}, fails: map[string]int32{}, left: 1 << 30}
 	ok := func(name string) int32 { return f.fails[name] }
 	f.cuInit = func(uint32) int32 { return ok("cuInit") }
 	f.cuGetErrorString = func(int32, *uintptr) int32 { return 1 }
@@ -89,7 +90,7 @@ func newFakeCard(capability int32) *fakeCard {
 		return 0
 	}
 	f.encode = func(m mapping) int32 {
-		f.maps[m.to] = m.address
+		f.maps[m.to], f.shapes[m.to] = m.address, [4]uint32{m.rows, m.dim, m.boxRows, m.boxOf}
 		return ok("cuTensorMapEncodeTiled")
 	}
 	f.launch = f.run

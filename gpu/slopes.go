@@ -108,7 +108,7 @@ type slopeRows struct {
 	rows       *array
 	queries    *array
 	w          *array
-	turned     *array // rows by numbers, where that is fast
+	turned     *array // rows by numbers, in blocks of 64 nodes, where that is fast
 	room       *array // for the slopes of a stripe
 	results    [3]*array
 	tableRoom  *array
@@ -349,13 +349,13 @@ func (s *slopeRows) runPlain(ctx context.Context) error {
 func (s *slopeRows) runStripes(ctx context.Context, wanted bool) error {
 	tiles, processors := s.n/slopeTile, s.device.processors
 	queries, err1 := s.device.mapRows(BFloat16, s.queries, [4]uint32{s.n, s.dim, slopeTile, 64})
-	rows, err2 := s.device.mapRows(BFloat16, s.rows, [4]uint32{s.n, s.dim, slopeTile, 64})
-	turned, err3 := s.device.mapRows(BFloat16, s.turned, [4]uint32{s.dim, s.n, slopeNumbers, 64})
+	rows, err2 := s.device.mapRows(BFloat16, s.rows, [4]uint32{s.n, s.dim, 2 * slopeTile, 64})
+	turned, err3 := s.device.mapRows(BFloat16, s.turned, [4]uint32{s.n / 64 * s.dim, 64, slopeNumbers, 64})
 	if err := cmp.Or(err1, err2, err3); err != nil {
 		return err
 	}
 	first := &kernel{kernelName: kernelName{"hopper_slopes", "slopePairs"}, blocks: processors, threads: 384,
-		shared: 6*2*slopeTile*64*2 + 256*32*4 + 1024}
+		shared: 4*3*slopeTile*64*2 + 256*32*4 + 1024}
 	second := &kernel{kernelName: kernelName{"hopper_slopes", "addSlopes"}, blocks: processors, threads: 384,
 		shared: 4*(slopeNumbers+slopeTile)*64*2 + 1024}
 	job := unsafe.Pointer(&s.slopeJob)
@@ -365,7 +365,7 @@ func (s *slopeRows) runStripes(ctx context.Context, wanted bool) error {
 		}
 		s.bottom = min(s.top+s.stripe, tiles)
 		high := uint64(s.bottom - s.top)
-		s.from, s.to = 0, (uint64(s.bottom)+7)/8*8*high
+		s.from, s.to = 0, (uint64(s.bottom)+7)/8*4*high
 		if err := s.device.launch(first, []unsafe.Pointer{job, queries, rows}); err != nil {
 			return err
 		}

@@ -124,6 +124,48 @@ func TestSpeedOnACard(t *testing.T) {
 	}
 }
 
+// TestBlockSpeedOnACard measures the whole of a sum over all pairs, from vectors in memory on, where the card has room
+// for the rows and where it may take a part of what they need.
+func TestBlockSpeedOnACard(t *testing.T) {
+	nodes, err := strconv.Atoi(os.Getenv("UNSEEN_CARD"))
+	if err != nil {
+		t.Skip("UNSEEN_CARD does not say of how many nodes: no speed was measured; gpu/prove does")
+	}
+	d := card(t)
+	const dim, fields = 768, 20
+	vectors := manyVectors(t, nodes, dim)
+	defer vectors.Close()
+	n := model.Nodes{Vectors: vectors, Fields: make([]uint16, nodes), FieldCount: fields}
+	all := make([]int32, nodes)
+	for i := range all {
+		all[i], n.Fields[i] = int32(i), uint16(i%fields)
+	}
+	link := must(model.NewLink("diagonal", n, model.LinkOptions{}))(t)
+	params := draw(rand.New(rand.NewPCG(3, 4)), link.Size(), 1)
+	params[dim] = -6
+	propensity := must(model.NewPropensity("field-matrix", n, model.PropensityOptions{}))(t)
+	by := engine.Predictor{Link: link, LinkParams: params, Propensity: terms{propensity, model.ExposureTerms{
+		Constant: -1, Fields: draw(rand.New(rand.NewPCG(5, 6)), fields*fields, 1)}},
+		PropensityParams: make([]float32, propensity.Size())}
+	need := uint64(nodes) * dim * 2 * 2
+	var whole engine.Sums
+	for _, parts := range []uint64{1, 1, 4, 10} {
+		e := must(New(d, Settings{Format: BFloat16}))(t)
+		if parts > 1 {
+			e.memory = need / parts
+		}
+		began := time.Now()
+		got := must(e.SumRectangle(t.Context(), n, by, engine.Rectangle{Sources: all, Targets: all}))(t)
+		t.Logf("sums over all pairs of %d nodes with room for one in %d of their rows: %.2f s", nodes, parts,
+			time.Since(began).Seconds())
+		if parts == 1 {
+			whole = got
+		} else if x := off(got, whole); x > 1e-6 {
+			t.Errorf("in blocks %g off: %+v, at once %+v", x, got, whole)
+		}
+	}
+}
+
 // TestGradientSpeedOnACard measures the likelihood over all pairs with its gradient, warm, the median of three or of
 // one where nodes are many, and what the two halves take: slopes of all pairs, and their product with the rows.
 func TestGradientSpeedOnACard(t *testing.T) {

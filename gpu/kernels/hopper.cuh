@@ -25,6 +25,7 @@ __device__ __forceinline__ u64 descriptor(u32 address) {
 
 #define REG8(a, o) "+f"(a[o]), "+f"(a[o + 1]), "+f"(a[o + 2]), "+f"(a[o + 3]), "+f"(a[o + 4]), "+f"(a[o + 5]), "+f"(a[o + 6]), "+f"(a[o + 7])
 #define REG64(a) REG8(a, 0), REG8(a, 8), REG8(a, 16), REG8(a, 24), REG8(a, 32), REG8(a, 40), REG8(a, 48), REG8(a, 56)
+#define REG128(a) REG64(a), REG8(a, 64), REG8(a, 72), REG8(a, 80), REG8(a, 88), REG8(a, 96), REG8(a, 104), REG8(a, 112), REG8(a, 120)
 
 #define LIST128 \
   "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26," \

@@ -1,7 +1,7 @@
 // The gradient over all pairs on a Hopper card, stripe by stripe of tiles. First their products are made, as for the sums,
 // and G of every pair is put aside in bfloat16, as the matrix units take it from registers. Then G is multiplied with the rows.
 #include "slopes.cuh"
-#include "hopper_turns.cuh"
+#include "hopper_wide.cuh"
 
 // Of a tile of G of 128 × 128, 2048 pieces of 16 bytes are put aside: by halves of its columns and then of its rows, by 16
 // columns and by thread. A piece has rows lane/4 and lane/4 + 8 of columns 2·(lane % 4) and the next, and of those 8 further.
@@ -22,21 +22,38 @@ __device__ __forceinline__ uint4 piece(const Wide &a, const Wide &b) {
 struct SlopeAdder {
   double sums[kSlopeSums] = {};
   double there = 0, back = 0; // of the tiles since the fields of held
-  SlopeCorner held, corner;
+  SlopeCorner held;
   bool holds = false;
+  u32 row, column;
   uint4 *pieces;
-  __device__ __forceinline__ void begin(const SlopeJob &job, u32 row, u32 column) {
-    corner.find<kTile, kTile>(job, row * kTile, column * kTile);
-    pieces = job.slopes + (u64(row - job.top) * job.bottom + column) * kPieces + threadIdx.x % 128;
+  __device__ __forceinline__ void begin(const SlopeJob &job, u32 row_, u32 column_) {
+    row = row_, column = column_;
+    pieces = job.slopes + (u64(row - job.top) * job.bottom + column) * kPieces + (threadIdx.x / 128 - 1) * 512 + threadIdx.x % 128;
   }
-  __device__ __forceinline__ void add(const SlopeJob &job, const float (&upper)[64], const float (&lower)[64], u32 aside) {
-    if (holds && corner.there != held.there) flush(job);
-    held = corner;
+  __device__ __forceinline__ void add(const SlopeJob &job, const float (&acc)[128], u32 aside) {
+    addTile<0>(job, acc, aside);
+    if (column < row) addTile<1>(job, acc, aside);
+  }
+  // addTile adds one of the two columns of tiles.
+  template <int kColumn> __device__ __forceinline__ void addTile(const SlopeJob &job, const float (&acc)[128], u32 aside) {
+    SlopeCorner c;
+    c.find<kTile, kTile>(job, row * kTile, (column + kColumn) * kTile);
+    if (holds && c.there != held.there) flush(job);
+    held = c;
     holds = true;
     SlopeTotals t;
-    addHalf<0>(job, upper, aside, t);
-    addHalf<1>(job, lower, aside, t);
-    t.finish(corner);
+    uint4 *out = pieces + kColumn * kPieces;
+    const float shift = -kLog2e * job.offset;
+    constexpr int kFrom = kColumn * 64;
+    if (c.whole && c.kind == 0) {
+      addWhole<true, kFrom, 8>(c, acc, shift, out, t);
+    } else if (c.whole && c.kind == 1) {
+      addWhole<false, kFrom, 8>(c, acc, shift, out, t);
+    } else {
+      addAny<kFrom>(job, c, acc, aside, out, t);
+      addAny<kFrom + 32>(job, c, acc, aside, out, t);
+    }
+    t.finish(c);
     there += t.there;
     back += t.back;
     sums[0] += t.nll;
@@ -53,33 +70,33 @@ struct SlopeAdder {
       addCells(job.cells + u64(blockIdx.x * 8 + threadIdx.x / 32 - 4) * job.fields * job.fields, held, there, back);
     there = back = 0;
   }
-  template <int kFrom> static __device__ __forceinline__ Wide four(const float (&acc)[64]) {
+  template <int kFrom> static __device__ __forceinline__ Wide four(const float (&acc)[128]) {
     Wide v;
     EACH v[e] = acc[kFrom + e];
     return v;
   }
   // addWhole adds eight products after eight, from a place on.
   template <bool kRarely, int kFrom, int kSteps>
-  static __device__ __forceinline__ void addWhole(const SlopeCorner &c, const float (&acc)[64], float shift, uint4 *out, SlopeTotals &t) {
+  static __device__ __forceinline__ void addWhole(const SlopeCorner &c, const float (&acc)[128], float shift, uint4 *out, SlopeTotals &t) {
     if constexpr (kSteps > 0) {
       const Wide a = kRarely ? slopesRare(c, four<kFrom>(acc), shift, t) : slopesWhole(c, four<kFrom>(acc), shift, t);
       const Wide b = kRarely ? slopesRare(c, four<kFrom + 4>(acc), shift, t) : slopesWhole(c, four<kFrom + 4>(acc), shift, t);
-      constexpr int kStep = kFrom / 8;
+      constexpr int kStep = kFrom % 64 / 8;
       out[(kStep / 4 * 8 + kStep % 4) * 128] = piece(a, b);
       addWhole<kRarely, kFrom + 8, kSteps - 1>(c, acc, shift, out, t);
     }
   }
   // addAny adds 32 products, from a place on, that may be pairs.
   template <int kFrom>
-  __device__ __forceinline__ void addAny(const SlopeJob &job, const SlopeCorner &c, const float (&acc)[64], u32 half, u32 aside, uint4 *out, SlopeTotals &t) {
-    const u32 mine = aside + (threadIdx.x - 128) * 16, lane = threadIdx.x % 32;
-    const u32 down = c.first + half * (kTile / 2) + threadIdx.x % 128 / 32 * 16 + lane / 4, across = c.left + lane % 4 * 2;
+  static __device__ __forceinline__ void addAny(const SlopeJob &job, const SlopeCorner &c, const float (&acc)[128], u32 aside, uint4 *out, SlopeTotals &t) {
+    const u32 mine = aside + (threadIdx.x - 128) * 16, lane = threadIdx.x % 32, across = c.left + lane % 4 * 2;
+    const u32 down = c.first + (threadIdx.x / 128 - 1) * (kTile / 2) + threadIdx.x % 128 / 32 * 16 + lane / 4;
 #pragma unroll
     for (u32 g = 0; g < 8; g++)
       asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(mine + g * 4096), "f"(acc[kFrom + g * 4]), "f"(acc[kFrom + g * 4 + 1]), "f"(acc[kFrom + g * 4 + 2]), "f"(acc[kFrom + g * 4 + 3]) : "memory");
 #pragma unroll 1
     for (u32 k = 0; k < 4; k++) {
-      const u32 step = kFrom / 8 + k;
+      const u32 step = kFrom % 64 / 8 + k;
       Wide g[2];
 #pragma unroll
       for (u32 h = 0; h < 2; h++) {
@@ -91,20 +108,6 @@ struct SlopeAdder {
         g[h] = slopesAny(job, c, z, i, j, t);
       }
       out[(step / 4 * 8 + step % 4) * 128] = piece(g[0], g[1]);
-    }
-  }
-  // addHalf adds the products of half of the rows.
-  template <int kHalf> __device__ __forceinline__ void addHalf(const SlopeJob &job, const float (&acc)[64], u32 aside, SlopeTotals &t) {
-    const SlopeCorner &c = corner;
-    uint4 *out = pieces + kHalf * 512;
-    const float shift = -kLog2e * job.offset;
-    if (c.whole && c.kind == 0) {
-      addWhole<true, 0, 8>(c, acc, shift, out, t);
-    } else if (c.whole && c.kind == 1) {
-      addWhole<false, 0, 8>(c, acc, shift, out, t);
-    } else {
-      addAny<0>(job, c, acc, kHalf, aside, out, t);
-      addAny<32>(job, c, acc, kHalf, aside, out, t);
     }
   }
   __device__ __forceinline__ void keep(const SlopeJob &job) {
@@ -120,17 +123,17 @@ struct SlopeWork {
   typedef SlopeJob Task;
   typedef SlopeAdder Adder;
   static __device__ __forceinline__ bool tileAt(const SlopeJob &job, u64 number, u32 &row, u32 &column) {
-    constexpr u32 kAcross = 8;
+    constexpr u32 kAcross = 4; // twice
     const u32 high = job.bottom - job.top, within = u32(number % (high * kAcross));
     row = job.top + within / kAcross;
-    column = u32(number / (high * kAcross)) * kAcross + within % kAcross;
+    column = (u32(number / (high * kAcross)) * kAcross + within % kAcross) * 2;
     return column <= row;
   }
 };
 
 extern "C" __global__ void __launch_bounds__(kThreads, 1)
 slopePairs(SlopeJob job, const __grid_constant__ TensorMap queries, const __grid_constant__ TensorMap rows) {
-  tilesInTurns<SlopeWork>(job, &queries, &rows);
+  wideTiles<SlopeWork>(job, &queries, &rows);
 }
 
 // Products of G with the rows, turned: tiles of 128 nodes by 256 numbers over at most kSegment columns of tiles, after which
@@ -141,7 +144,7 @@ constexpr int kDeep = 4, kTurnedBytes = kNumbers * kDepth * 2, kSlopeBytes = kTi
 __device__ __forceinline__ void multiplySlopes(float (&acc)[128], const uint4 &a, u64 b, int keep) {
   asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %133, 0;\nwgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 " LIST128
                ", {%128, %129, %130, %131}, %132, p, 1, 1, 0;\n}"
-               : REG64(acc), REG8(acc, 64), REG8(acc, 72), REG8(acc, 80), REG8(acc, 88), REG8(acc, 96), REG8(acc, 104), REG8(acc, 112), REG8(acc, 120)
+               : REG128(acc)
                : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "l"(b), "r"(keep));
 }
 __device__ __forceinline__ uint4 takeSlopes(u32 from) {
@@ -206,7 +209,7 @@ addSlopes(SlopeJob job, const __grid_constant__ TensorMap turned, const unsigned
         barrierWait(shared(&empty[stage.at]), stage.phase ^ 1);
         const u32 bar = shared(&full[stage.at]), to = base + stage.at * kDeepBytes;
         barrierExpect(bar, kDeepBytes);
-        fetch(to, &turned, bar, k * kDepth, part.number);
+        fetch(to, &turned, bar, 0, k * job.dim + part.number);
         fetchSlopes(to + kTurnedBytes, job.slopes + (u64(part.row - job.top) * job.bottom * 2 + k) * (kPieces / 2), bar);
       }
     }

@@ -94,7 +94,8 @@ KERNELS(float32, float)
 KERNELS(float16, Half)
 KERNELS(bfloat16, unsigned short)
 
-// turnRows sets columns to rows of 16 bits: number k of row i becomes number i of row k.
+// turnRows sets columns to rows of 16 bits, in blocks of 64 rows: number k of row i becomes number i % 64 of row k of block i / 64.
+// So what is multiplied at once lies together.
 extern "C" __global__ void __launch_bounds__(kThreads)
 turnRows(const unsigned short *rows, unsigned short *columns, u32 count, u32 dim) {
   __shared__ unsigned short tile[32][33];
@@ -106,7 +107,7 @@ turnRows(const unsigned short *rows, unsigned short *columns, u32 count, u32 dim
       if (i + r < count && k + x < dim) tile[r][x] = rows[u64(i + r) * dim + k + x];
     __syncthreads();
     for (u32 r = y; r < 32; r += kThreads / 32)
-      if (k + r < dim && i + x < count) columns[u64(k + r) * count + i + x] = tile[x][r];
+      if (k + r < dim && i + x < count) columns[(u64(i / 64) * dim + k + r) * 64 + i % 64 + x] = tile[x][r];
     __syncthreads();
   }
 }
