@@ -21,16 +21,17 @@ type fakeCard struct {
 	fast       []bool   // which of them are Hopper's
 	maps       map[unsafe.Pointer]uint64
 	shapes     map[unsafe.Pointer][4]uint32 // of what is mapped: rows, their numbers, and those of a box
-	fails      map[string]int32 // what a call returns instead of being done
-	left       uint64           // memory
-	runs       int              // launches of sums
+	fails      map[string]int32             // what a call returns instead of being done
+	left       uint64                       // memory
+	runs       int                          // launches of sums
 }
 
 const fakeProcessors = 3
 
 func newFakeCard(capability int32) *fakeCard {
 	f := &fakeCard{capability: capability, memory: map[uint64][]byte{}, next: 1 << 20,
-		maps: map[unsafe.Pointer]uint64{}, shapes: map[unsafe.Pointer][4]uint32{}, fails: map[string]int32{}, left: 1 << 30}
+		maps: map[unsafe.Pointer]uint64{}, shapes: map[unsafe.Pointer][4]uint32{}, fails: map[string]int32{},
+		left: 1 << 30}
 	ok := func(name string) int32 { return f.fails[name] }
 	f.cuInit = func(uint32) int32 { return ok("cuInit") }
 	f.cuGetErrorString = func(int32, *uintptr) int32 { return 1 }
