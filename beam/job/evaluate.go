@@ -13,8 +13,8 @@ import (
 )
 
 func init() {
-	register.DoFn4x1[context.Context, []byte, []byte, func(int, []byte), error](&allPairsFn{})
-	register.DoFn4x1[context.Context, []byte, []byte, func(int, []byte), error](&heldFn{})
+	register.DoFn3x1[context.Context, []byte, func(int, []byte), error](&allPairsFn{})
+	register.DoFn3x1[context.Context, []byte, func(int, []byte), error](&heldFn{})
 }
 
 // AllPairs implements engine.Engine: block of sources by block of targets, one sum per two blocks. The graph is that of
@@ -65,11 +65,11 @@ func sumsOf(n numbered) engine.Sums {
 }
 
 // allPairsFn sums all pairs from one block to another.
-type allPairsFn struct{}
+type allPairsFn struct{ planned }
 
 // ProcessElement emits one sum.
-func (*allPairsFn) ProcessElement(ctx context.Context, element, shared []byte, emit func(int, []byte)) error {
-	p, t, err := open(element, shared)
+func (f *allPairsFn) ProcessElement(ctx context.Context, element []byte, emit func(int, []byte)) error {
+	p, t, err := f.open(ctx, element)
 	if err != nil {
 		return mark(err)
 	}
@@ -181,11 +181,11 @@ func (e *Cluster) Judge(ctx context.Context, by engine.Predictor) (HeldMeans, er
 }
 
 // heldFn sums a shard of held-out pairs.
-type heldFn struct{}
+type heldFn struct{ planned }
 
 // ProcessElement emits one sum.
-func (*heldFn) ProcessElement(ctx context.Context, element, shared []byte, emit func(int, []byte)) error {
-	p, t, err := open(element, shared)
+func (f *heldFn) ProcessElement(ctx context.Context, element []byte, emit func(int, []byte)) error {
+	p, t, err := f.open(ctx, element)
 	if err != nil {
 		return mark(err)
 	}

@@ -14,10 +14,10 @@ import (
 )
 
 func init() {
-	register.DoFn4x1[context.Context, []byte, []byte, func(int, []byte), error](&gradientFn{})
+	register.DoFn3x1[context.Context, []byte, func(int, []byte), error](&gradientFn{})
 	register.Emitter2[int, []byte]()
 	register.DoFn3x1[int, func(*[]byte) bool, func(int, []byte), error](&sumFn{})
-	register.DoFn4x1[context.Context, int, func(*[]byte) bool, []byte, error](&keepFn{})
+	register.DoFn3x1[context.Context, int, func(*[]byte) bool, error](&keepFn{})
 	register.Iter1[[]byte]()
 }
 
@@ -109,26 +109,31 @@ func (e *Cluster) plan(name string) *plan {
 }
 
 // sum runs a job whose workers emit one sum per task, and returns the sum of them all.
-func (e *Cluster) sum(ctx context.Context, name string, p *plan, tasks []task, fn any) (numbered, error) {
+func (e *Cluster) sum(ctx context.Context, name string, p *plan, tasks []task, fn carrier) (numbered, error) {
 	if len(tasks) == 0 {
 		return numbered{}, fmt.Errorf("%w: %s has nothing to sum over", ErrJob, name)
 	}
 	pipeline, s := beam.NewPipelineWithRoot()
-	shared, dealt, err := create(s, p, tasks)
+	dealt, err := deal(s, tasks)
+	if err == nil {
+		err = fn.carry(p)
+	}
+	keep := &keepFn{}
+	if err == nil { // where to
+		err = keep.carry(&plan{Result: p.Result, Name: p.Name})
+	}
 	if err != nil {
 		return numbered{}, err
 	}
-	side := beam.SideInput{Input: shared}
-	partial := beam.ParDo(s.Scope(name), fn, dealt, side)
-	groups := partial
+	groups := beam.ParDo(s.Scope(name), fn, dealt)
 	for left := len(tasks); ; {
 		groups = beam.ParDo(s.Scope("groups"), &sumFn{Fan: p.fan()}, beam.GroupByKey(s, groups))
 		if left = (left + p.fan() - 1) / p.fan(); left <= p.fan() {
 			break
 		}
 	}
-	beam.ParDo0(s.Scope("keep"), &keepFn{}, beam.GroupByKey(s, groups), side)
-	if err := e.Runner.run(ctx, name, pipeline); err != nil {
+	beam.ParDo0(s.Scope("keep"), keep, beam.GroupByKey(s, groups))
+	if err := e.Runner.runFor(ctx, name, pipeline, outcome{e.Work, p.wanted(), []string{p.Name}}); err != nil {
 		e.Work.Remove(context.WithoutCancel(ctx), p.Name)
 		return numbered{}, err
 	}
@@ -150,11 +155,11 @@ func (p *plan) fan() int {
 }
 
 // gradientFn sums a shard.
-type gradientFn struct{}
+type gradientFn struct{ planned }
 
 // ProcessElement emits one sum, never one per pair.
-func (*gradientFn) ProcessElement(ctx context.Context, element, shared []byte, emit func(int, []byte)) error {
-	p, t, err := open(element, shared)
+func (f *gradientFn) ProcessElement(ctx context.Context, element []byte, emit func(int, []byte)) error {
+	p, t, err := f.open(ctx, element)
 	if err != nil {
 		return mark(err)
 	}
@@ -229,11 +234,11 @@ func add(sums func(*[]byte) bool) (numbered, error) {
 }
 
 // keepFn adds the last sums and writes them where the driver looks.
-type keepFn struct{}
+type keepFn struct{ planned }
 
 // ProcessElement writes the result; a second attempt writes the same.
-func (*keepFn) ProcessElement(ctx context.Context, _ int, sums func(*[]byte) bool, shared []byte) error {
-	p, err := decode(shared)
+func (f *keepFn) ProcessElement(ctx context.Context, _ int, sums func(*[]byte) bool) error {
+	p, err := f.plan(ctx)
 	if err != nil {
 		return mark(err)
 	}

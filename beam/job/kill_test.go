@@ -3,6 +3,7 @@ package job
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -75,6 +76,58 @@ func TestKilledTaskManagerChangesNothing(t *testing.T) {
 			return all.Information(ctx, theta)
 		})
 	})
+}
+
+// TestStoppedRunEndsOnFlink stops a run while its workers are in the middle of a gradient: the job must end soon, where
+// it would go on for long.
+func TestStoppedRunEndsOnFlink(t *testing.T) {
+	web := os.Getenv("UNSEEN_FLINK_WEB")
+	flink, ok := runners()["flink"]
+	if !ok || web == "" {
+		t.Skip("no Flink cluster to stop a job of; run flink/prove")
+	}
+	s := newSetup(t, 1000, 64)
+	cluster, m := s.cut(t, shards.CutSettings{Nodes: 250, Pairs: 2000})
+	cluster.Manifest.Train = slices.Repeat(cluster.Manifest.Train, 3000)
+	cluster.Manifest.Extent.Pairs *= 3000
+	cluster.Settings, cluster.Runner = settingsFor("ap"), flink
+	o := must(cluster.Settings.Objective(must(m.Shape())(t), cluster.Manifest.Extent))(t)
+	known := map[string]bool{}
+	for _, j := range jobsOf(t, web) {
+		known[j.ID] = true
+	}
+	newest := func() (flinkJob, bool) {
+		all := jobsOf(t, web)
+		at := slices.IndexFunc(all, func(j flinkJob) bool { return !known[j.ID] })
+		return all[max(at, 0)], at >= 0
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		_, err := cluster.Gradient(ctx, o, make([]float32, o.Size()), nil)
+		done <- err
+	}()
+	for {
+		if j, ok := newest(); ok && runningOn(t, web, j.ID, "gradientFn") != "" {
+			break
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	time.Sleep(time.Second) // into the middle
+	began := time.Now()
+	stop()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Errorf("a stopped run: %v", err)
+	}
+	returned := time.Since(began)
+	for j, _ := newest(); j.State == "RUNNING"; j, _ = newest() {
+		if time.Since(began) > time.Minute {
+			t.Fatal("the job goes on")
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	t.Logf("the run ended %v after it was stopped, its job of %d shards after %v", returned.Round(time.Millisecond),
+		len(cluster.Manifest.Train), time.Since(began).Round(100*time.Millisecond))
 }
 
 // killed is where to find a task manager that works at a step.

@@ -1,10 +1,12 @@
 package job
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"math"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime/debug"
 	"slices"
@@ -247,4 +249,57 @@ func peakMemory(process string) int {
 		return kilobytes
 	}
 	return 0
+}
+
+// TestStartOfJobs measures what a job costs that has next to nothing to do: the first on a cluster, and those after it,
+// as the jobs of a fit come one after the other; also with workers that stay between jobs, which must give the same
+// bits. It prints lines for bench/RESULTS.md.
+func TestStartOfJobs(t *testing.T) {
+	program := os.Getenv("UNSEEN_WORKER")
+	if os.Getenv("UNSEEN_FLINK") == "" || program == "" {
+		t.Skip("a measurement for bench/RESULTS.md; run flink/prove -run StartOfJobs")
+	}
+	all := runners()
+	staying := all["flink"]
+	staying.Environment, staying.Config = "EXTERNAL", keptWorkers(t, program)
+	all["flink with workers that stay"] = staying
+	s := newSetup(t, 300, 8)
+	cluster, m := s.cut(t, shards.CutSettings{Nodes: 300, Pairs: 1 << 20})
+	cluster.Settings = settingsFor("ap")
+	o := must(cluster.Settings.Objective(must(m.Shape())(t), cluster.Manifest.Extent))(t)
+	var bits []float64
+	for name, runner := range all {
+		cluster.Runner = runner
+		var seconds []float64
+		for range 20 {
+			began, grad := time.Now(), make([]float64, o.Size())
+			parts := must(cluster.Gradient(t.Context(), o, make([]float32, o.Size()), grad))(t)
+			seconds = append(seconds, time.Since(began).Seconds())
+			if grad = append(grad, parts.Total()); bits != nil && !slices.Equal(grad, bits) {
+				t.Fatalf("%s has other bits", name)
+			}
+			bits = grad
+		}
+		later := slices.Sorted(slices.Values(seconds[1:]))
+		t.Logf("%s: the first job took %.2f s, the %d after it a median of %.2f s, at most %.2f s: %.2f", name,
+			seconds[0], len(later), later[len(later)/2], later[len(later)-1], seconds)
+	}
+}
+
+// keptWorkers starts workers that stay, and returns their address.
+func keptWorkers(t *testing.T, program string) string {
+	t.Helper()
+	command := exec.Command(program, "workers", "--port", "0")
+	says := must(command.StderrPipe())(t)
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		command.Process.Signal(os.Interrupt)
+		if err := command.Wait(); err != nil {
+			t.Errorf("workers that were interrupted: %v", err)
+		}
+	})
+	line := must(bufio.NewReader(says).ReadString('\n'))(t)
+	return strings.TrimSpace(strings.TrimPrefix(line, "workers on "))
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -82,22 +83,76 @@ type task struct {
 	Pairs *shards.FileSum `json:"pairs,omitempty"` // of a scan: sources, then targets, as int32
 }
 
-// create makes tasks and a plan elements of a pipeline. The tasks are dealt out anew, or a runner
-// would keep all of them where they were made.
+// create makes tasks and a plan elements of a pipeline.
 func create(s beam.Scope, p *plan, tasks []task) (shared, dealt beam.PCollection, err error) {
 	text, err := p.encode()
 	if err != nil {
 		return shared, dealt, err
 	}
+	dealt, err = deal(s, tasks)
+	return beam.Create(s.Scope("plan"), text), dealt, err
+}
+
+// deal makes tasks elements of a pipeline. They are dealt out anew, or a runner would keep all of them where they were
+// made.
+func deal(s beam.Scope, tasks []task) (dealt beam.PCollection, err error) {
 	elements := make([][]byte, len(tasks))
 	for k, t := range tasks {
 		t.Number = k
 		if elements[k], err = json.Marshal(t); err != nil {
-			return shared, dealt, err
+			return dealt, err
 		}
 	}
-	return beam.Create(s.Scope("plan"), text),
-		beam.Reshuffle(s.Scope("deal"), beam.CreateList(s.Scope("tasks"), elements)), nil
+	return beam.Reshuffle(s.Scope("deal"), beam.CreateList(s.Scope("tasks"), elements)), nil
+}
+
+// planned is a DoFn with its plan in it, for jobs that a fit asks for again and again. A plan beside the elements is
+// made by a step that ends before the others begin: Flink starts and ends workers for it.
+type planned struct {
+	Plan []byte `json:"plan"`
+
+	decoded *plan
+}
+
+// carrier is such a DoFn.
+type carrier interface{ carry(*plan) error }
+
+// carry implements carrier.
+func (c *planned) carry(p *plan) (err error) {
+	c.Plan, err = p.encode()
+	return err
+}
+
+// plan reads what is carried, once. It returns errUnwanted when nobody waits for the job any more.
+func (c *planned) plan(ctx context.Context) (*plan, error) {
+	if c.decoded == nil {
+		p, err := decode(c.Plan)
+		if err != nil {
+			return nil, err
+		}
+		c.decoded = p
+	}
+	if !(shards.Location{Root: c.decoded.Result}).Exists(ctx, c.decoded.wanted()) {
+		return nil, errUnwanted
+	}
+	return c.decoded, nil
+}
+
+// errUnwanted makes a worker leave a task alone; see mark. A driver that is stopped asks the job service to cancel the
+// job, but Flink's lets a batch job go on to its end.
+var errUnwanted = errors.New("the driver is gone")
+
+// wanted is the name of a file that is there for as long as the driver waits for the job.
+func (p *plan) wanted() string { return p.Name + ".wanted" }
+
+// open reads the plan and a task.
+func (c *planned) open(ctx context.Context, element []byte) (*plan, *task, error) {
+	p, err := c.plan(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	t, err := decodeTask(element)
+	return p, t, err
 }
 
 // open reads what a DoFn was given.
@@ -106,11 +161,16 @@ func open(element, shared []byte) (*plan, *task, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	t, err := decodeTask(element)
+	return p, t, err
+}
+
+func decodeTask(element []byte) (*task, error) {
 	var t task
 	if err := json.Unmarshal(element, &t); err != nil {
-		return nil, nil, fmt.Errorf("a task of the job cannot be read: %w", err)
+		return nil, fmt.Errorf("a task of the job cannot be read: %w", err)
 	}
-	return p, &t, nil
+	return &t, nil
 }
 
 // model makes the plan's model for nodes.

@@ -20,8 +20,8 @@ import (
 )
 
 func init() {
-	register.DoFn3x1[context.Context, []byte, []byte, error](&pieceFn{})
-	register.DoFn4x1[context.Context, []byte, []byte, func(int, []byte), error](&likelihoodFn{})
+	register.DoFn2x1[context.Context, []byte, error](&pieceFn{})
+	register.DoFn3x1[context.Context, []byte, func(int, []byte), error](&likelihoodFn{})
 }
 
 // Population returns the training pairs of the shards for fit.FitPopulation. Of these the driver keeps at most so many
@@ -78,17 +78,25 @@ func (p *population) pieces(ctx context.Context, s *plan, take func(content []by
 	defer work.Discard(context.WithoutCancel(ctx))
 	s.Result = work.Absolute().Root
 	pipeline, scope := beam.NewPipelineWithRoot()
-	shared, dealt, err := create(scope, s, tasksOf(p.shards))
+	dealt, err := deal(scope, tasksOf(p.shards))
+	do := &pieceFn{}
+	if err == nil {
+		err = do.carry(s)
+	}
 	if err != nil {
 		return err
 	}
-	beam.ParDo0(scope.Scope(s.Piece.Kind), &pieceFn{}, dealt, beam.SideInput{Input: shared})
-	if err := p.Runner.run(ctx, s.Piece.Kind, pipeline); err != nil {
+	beam.ParDo0(scope.Scope(s.Piece.Kind), do, dealt)
+	left := outcome{where: work, wanted: s.wanted()}
+	for k := range p.shards {
+		left.names = append(left.names, pieceName(k))
+	}
+	if err := p.Runner.runFor(ctx, s.Piece.Kind, pipeline, left); err != nil {
 		return err
 	}
 	p.evaluations++
-	for k := range p.shards {
-		content, err := work.ReadAll(ctx, pieceName(k))
+	for _, name := range left.names {
+		content, err := work.ReadAll(ctx, name)
 		if err == nil {
 			err = take(content)
 		}
@@ -291,11 +299,11 @@ func joined(all []*drawnPiece, numbers []int32) (*graph.Pairs, []risk.Exposure) 
 }
 
 // pieceFn does what a piece plan says to a shard.
-type pieceFn struct{}
+type pieceFn struct{ planned }
 
 // ProcessElement writes one file; a second attempt writes the same.
-func (*pieceFn) ProcessElement(ctx context.Context, element, shared []byte) error {
-	p, t, err := open(element, shared)
+func (f *pieceFn) ProcessElement(ctx context.Context, element []byte) error {
+	p, t, err := f.open(ctx, element)
 	if err != nil {
 		return mark(err)
 	}
@@ -514,11 +522,11 @@ func (l *likelihood) over(ctx context.Context, name string, theta []float64, wan
 }
 
 // likelihoodFn sums a design over a shard.
-type likelihoodFn struct{}
+type likelihoodFn struct{ planned }
 
 // ProcessElement emits one sum.
-func (*likelihoodFn) ProcessElement(ctx context.Context, element, shared []byte, emit func(int, []byte)) error {
-	p, t, err := open(element, shared)
+func (f *likelihoodFn) ProcessElement(ctx context.Context, element []byte, emit func(int, []byte)) error {
+	p, t, err := f.open(ctx, element)
 	if err != nil {
 		return mark(err)
 	}

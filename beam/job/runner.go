@@ -27,7 +27,7 @@ import (
 // Version is what a driver and its workers must agree on. It changes with everything that they tell one another, and
 // with every change of the arithmetic; builds may set it to something finer with
 // -ldflags -X unseen/beam/job.Version=….
-var Version = "4"
+var Version = "5"
 
 // Runner says where jobs run.
 type Runner struct {
@@ -63,8 +63,19 @@ var jobs atomic.Int64
 
 // run runs a pipeline to its end.
 func (r Runner) run(ctx context.Context, name string, p *beam.Pipeline) error {
+	return r.runFor(ctx, name, p, outcome{})
+}
+
+// runFor runs a pipeline until it has ended, or what is asked of it is there.
+func (r Runner) runFor(ctx context.Context, name string, p *beam.Pipeline, o outcome) error {
 	if err := ctx.Err(); err != nil {
 		return err
+	}
+	if o.wanted != "" {
+		if _, err := o.where.WriteBytes(ctx, o.wanted, nil); err != nil {
+			return err
+		}
+		defer o.where.Remove(context.WithoutCancel(ctx), o.wanted)
 	}
 	running.Lock()
 	defer running.Unlock()
@@ -84,12 +95,22 @@ func (r Runner) run(ctx context.Context, name string, p *beam.Pipeline) error {
 	*jobopts.JobName = fmt.Sprintf("unseen-%s-%d", name, jobs.Add(1))
 	log.SetLogger(&keeper)
 	keeper.forget()
-	_, err := beam.Run(ctx, runner, p)
-	if err == nil {
-		return nil
+	var err error
+	if r.detached() {
+		var job *serviceJob
+		if job, err = r.submit(ctx, p); err == nil {
+			err = job.follow(ctx, o)
+		}
+	} else {
+		_, err = beam.Run(ctx, runner, p)
 	}
-	if cause := ctx.Err(); cause != nil {
-		return cause
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, ctx.Err()):
+		return err
+	case ctx.Err() != nil:
+		return ctx.Err()
 	}
 	return fmt.Errorf("%w: %s on %s: %s", ErrJob, name, runner, keeper.reason(err))
 }
@@ -166,7 +187,7 @@ var marked = regexp.MustCompile(`unseen⟨([^⟩]*)⟩`)
 
 // mark marks an error of a worker.
 func mark(err error) error {
-	if err == nil {
+	if err == nil || errors.Is(err, errUnwanted) {
 		return nil
 	}
 	return fmt.Errorf("unseen⟨%s⟩", strings.Map(func(r rune) rune {

@@ -17,7 +17,7 @@ import (
 )
 
 func init() {
-	register.DoFn3x1[context.Context, []byte, []byte, error](&scanFn{})
+	register.DoFn2x1[context.Context, []byte, error](&scanFn{})
 }
 
 // Scan implements engine.Engine.
@@ -103,12 +103,20 @@ func (e *Cluster) evaluate(ctx context.Context, work shards.Location, s engine.S
 		tasks = append(tasks, task{Pairs: &file})
 	}
 	pipeline, scope := beam.NewPipelineWithRoot()
-	shared, dealt, err := create(scope, p, tasks)
+	dealt, err := deal(scope, tasks)
+	do := &scanFn{}
+	if err == nil {
+		err = do.carry(p)
+	}
 	if err != nil {
 		return 0, err
 	}
-	beam.ParDo0(scope.Scope("scan"), &scanFn{}, dealt, beam.SideInput{Input: shared})
-	return len(tasks), e.Runner.run(ctx, "scan", pipeline)
+	beam.ParDo0(scope.Scope("scan"), do, dealt)
+	left := outcome{where: work, wanted: p.wanted()}
+	for k := range tasks {
+		left.names = append(left.names, logitsName(k))
+	}
+	return len(tasks), e.Runner.runFor(ctx, "scan", pipeline, left)
 }
 
 // scanPlan packs the models and the parameters of every version. A model file has both models, so that a scan of one
@@ -179,11 +187,11 @@ func visitLogits(ctx context.Context, work shards.Location, s engine.Scan, numbe
 func logitsName(task int) string { return fmt.Sprintf("logits-%05d", task) }
 
 // scanFn evaluates the models on some pairs.
-type scanFn struct{}
+type scanFn struct{ planned }
 
 // ProcessElement writes one file.
-func (*scanFn) ProcessElement(ctx context.Context, element, shared []byte) error {
-	p, t, err := open(element, shared)
+func (f *scanFn) ProcessElement(ctx context.Context, element []byte) error {
+	p, t, err := f.open(ctx, element)
 	if err == nil {
 		err = p.scan(ctx, t)
 	}

@@ -190,6 +190,10 @@ func (s Location) Remove(ctx context.Context, names ...string) {
 
 // Exists tells whether a file is there.
 func (s Location) Exists(ctx context.Context, name string) bool {
+	if s.Local() { // a name may have characters that a pattern does not mean
+		_, err := os.Stat(s.Path(name))
+		return err == nil
+	}
 	files, err := filesystem.New(ctx, s.Root)
 	if err != nil {
 		return false

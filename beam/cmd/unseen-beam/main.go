@@ -25,14 +25,17 @@ import (
 	"unseen/beam/job"
 )
 
+// workerGarbage is how much of its memory a worker lets become garbage, in percent of what it needs. It drops a shard's
+// pairs before it reads the next: with half as much garbage it stays small.
+const workerGarbage = 50
+
 func main() {
 	// A runner starts its workers as this program with the address of its provision service; the worker then starts
 	// itself again with Beam's own flags, and Init does not return.
 	switch {
 	case slices.ContainsFunc(os.Args[1:], func(a string) bool { return a == "--worker=true" }):
 		flag.Parse()
-		// A worker drops a shard's pairs before it reads the next: with half as much garbage it stays small.
-		debug.SetGCPercent(50)
+		debug.SetGCPercent(workerGarbage)
 		beam.Init()
 		return
 	case slices.ContainsFunc(os.Args[1:], func(a string) bool {
@@ -77,6 +80,7 @@ func newRoot() *cobra.Command {
 		SilenceErrors: true,
 		Version:       job.Version,
 	}
-	root.AddCommand(newImport(), newFit(), newEvaluate(), newRecommend(), newPlan(), newGenerate())
+	root.AddCommand(newImport(), newFit(), newEvaluate(), newRecommend(), newPlan(), newGenerate(),
+		newWorkers())
 	return root
 }
