@@ -15,13 +15,14 @@ import (
 // Means are means over all pairs of a universe: not estimated from a sample, but computed. The risks are
 // those of the model's own predictions under the log-loss.
 type Means struct {
-	Pairs      int64   `json:"pairs"`
-	MeanLink   float64 `json:"meanLink"`   // ŷ
-	Likelihood float64 `json:"likelihood"` // −log
-	Naive      float64 `json:"naive"`
-	W          float64 `json:"w"`
-	PU         float64 `json:"pu"`
-	AP         float64 `json:"ap"`
+	Pairs          int64   `json:"pairs"`
+	MeanLink       float64 `json:"meanLink"`       // ŷ
+	MeanPropensity float64 `json:"meanPropensity"` // π̂
+	Likelihood     float64 `json:"likelihood"`     // −log
+	Naive          float64 `json:"naive"`
+	W              float64 `json:"w"`
+	PU             float64 `json:"pu"`
+	AP             float64 `json:"ap"`
 }
 
 // Most pairs that are summed: by blocks where the models allow it, else one by one.
@@ -38,69 +39,105 @@ const (
 // summed pair by pair, for up to MostPairsOneByOne pairs.
 func (c CPU) AllPairs(ctx context.Context, g *graph.Graph, p Predictor, u graph.Universe, floor float64) (Means,
 	error) {
-	if err := p.Validate(); err != nil {
+	by, err := c.summer(g, p, u)
+	if err != nil {
 		return Means{}, err
+	}
+	return c.AllPairsBy(ctx, by, g, p, u, floor)
+}
+
+// summer is what sums all pairs of a universe on the processor, or an error where they are too many.
+func (c CPU) summer(g *graph.Graph, p Predictor, u graph.Universe) (RectangleSummer, error) {
+	if err := p.Validate(); err != nil {
+		return nil, err
 	}
 	pairs, _, err := u.Count(g)
 	if err != nil {
-		return Means{}, err
+		return nil, err
 	}
 	_, _, dense := p.dense()
 	switch {
 	case pairs > MostPairs:
-		return Means{}, fmt.Errorf("%w: %d pairs are too many to sum; %d are the most, so estimate from a sample",
+		return nil, fmt.Errorf("%w: %d pairs are too many to sum; %d are the most, so estimate from a sample",
 			ErrUnsupported, pairs, int64(MostPairs))
 	case !dense && pairs > MostPairsOneByOne:
-		return Means{}, fmt.Errorf("%w: %d pairs are too many to sum one by one, as the models %s and %s need it; "+
+		return nil, fmt.Errorf("%w: %d pairs are too many to sum one by one, as the models %s and %s need it; "+
 			"%d are the most, so estimate from a sample", ErrUnsupported, pairs, p.Link.Kind(), p.Propensity.Kind(),
 			MostPairsOneByOne)
+	case dense:
+		return c, nil
 	}
-	if dense {
-		return c.AllPairsBy(ctx, c, g, p, u, floor)
-	}
-	return c.allPairsBy(ctx, c.sumOneByOne, g, p, u, floor)
+	return oneByOne{c}, nil
 }
 
 // RectangleSummer sums a predictor's own predictions over the pairs of a rectangle as if none of them were linked; see
 // CPU.SumRectangle.
 type RectangleSummer interface {
 	SumRectangle(ctx context.Context, n model.Nodes, p Predictor, r Rectangle) (Sums, error)
+	// SumFields returns the same by the fields of sources and targets: those of f and g are at f·FieldCount + g.
+	SumFields(ctx context.Context, n model.Nodes, p Predictor, r Rectangle) ([]Sums, error)
 }
 
 // AllPairsBy is AllPairs where another sums the pairs, however many they are. Links are put right by the processor.
 func (c CPU) AllPairsBy(ctx context.Context, by RectangleSummer, g *graph.Graph, p Predictor, u graph.Universe,
 	floor float64) (Means, error) {
-	if err := p.Validate(); err != nil {
+	sums, err := c.allPairsBy(ctx, func(n model.Nodes, r Rectangle) ([]Sums, error) {
+		one, err := by.SumRectangle(ctx, n, p, r)
+		return []Sums{one}, err
+	}, sheet{}, allPairs{g, p, u, floor})
+	if err != nil {
 		return Means{}, err
 	}
-	if _, _, err := u.Count(g); err != nil {
-		return Means{}, err
-	}
-	return c.allPairsBy(ctx, func(ctx context.Context, p Predictor, r Rectangle) (Sums, error) {
-		return by.SumRectangle(ctx, model.NodesOf(g), p, r)
-	}, g, p, u, floor)
+	return sums[0].Means(), nil
 }
 
-func (c CPU) allPairsBy(ctx context.Context, sum func(context.Context, Predictor, Rectangle) (Sums, error),
-	g *graph.Graph, p Predictor, u graph.Universe, floor float64) (Means, error) {
-	r := rectangleOf(g, u, floor)
-	total, err := sum(ctx, p, r)
-	if err != nil {
-		return Means{}, err
+// allPairs is what is summed.
+type allPairs struct {
+	graph     *graph.Graph
+	predictor Predictor
+	universe  graph.Universe
+	floor     float64
+}
+
+// allPairsBy sums the pairs of a universe, given what sums them as if none were linked.
+func (c CPU) allPairsBy(ctx context.Context, sum func(n model.Nodes, r Rectangle) ([]Sums, error), to sheet,
+	a allPairs) ([]Sums, error) {
+	if err := a.predictor.Validate(); err != nil {
+		return nil, err
 	}
-	linked, err := c.sumLinked(ctx, g, p, r, u.Except)
-	if err != nil {
-		return Means{}, err
+	if _, _, err := a.universe.Count(a.graph); err != nil {
+		return nil, err
 	}
-	total.Add(linked)
-	if u.Except != nil {
-		outside, err := c.sumOutside(ctx, u.Except, p, r)
-		if err != nil {
-			return Means{}, err
+	r := rectangleOf(a.graph, a.universe, a.floor)
+	total, err := sum(model.NodesOf(a.graph), r)
+	if err != nil {
+		return nil, err
+	}
+	except := a.universe.Except
+	linked, err := c.sumPairs(ctx, a.predictor, r, to, summedPairs{func(i int32) []int32 {
+		if except == nil {
+			return a.graph.Out(i)
 		}
-		total.Add(outside)
+		return slices.DeleteFunc(slices.Clone(a.graph.Out(i)), func(j int32) bool { return except.HasLink(i, j) })
+	}, func(b risk.Belief) Sums { return linkTerms(b, r.Floor) }})
+	if err != nil {
+		return nil, err
 	}
-	return total.Means(), nil
+	var outside []Sums
+	if except != nil { // as unlinked they are taken out
+		if outside, err = c.sumPairs(ctx, a.predictor, r, to, summedPairs{except.Out, func(b risk.Belief) Sums {
+			return ownTerms(false, b, r.Floor).negative()
+		}}); err != nil {
+			return nil, err
+		}
+	}
+	for k := range total {
+		total[k].Add(linked[k])
+		if outside != nil {
+			total[k].Add(outside[k])
+		}
+	}
+	return total, nil
 }
 
 // Rectangle is the pairs from sources to targets. A node and itself are no pair.
@@ -147,14 +184,15 @@ func (r Rectangle) has(source, target int32) bool {
 
 // Sums are what a predictor's own predictions come to over some ordered pairs. Those of disjoint pairs add up.
 type Sums struct {
-	Pairs                              int64
-	Link, Likelihood, Naive, W, PU, AP float64
+	Pairs                                          int64
+	Link, Propensity, Likelihood, Naive, W, PU, AP float64
 }
 
 // Add adds the sums over other pairs.
 func (t *Sums) Add(u Sums) {
 	t.Pairs += u.Pairs
 	t.Link += u.Link
+	t.Propensity += u.Propensity
 	t.Likelihood += u.Likelihood
 	t.Naive += u.Naive
 	t.W += u.W
@@ -162,12 +200,17 @@ func (t *Sums) Add(u Sums) {
 	t.AP += u.AP
 }
 
+// negative is what takes the sums away.
+func (t Sums) negative() Sums {
+	return Sums{-t.Pairs, -t.Link, -t.Propensity, -t.Likelihood, -t.Naive, -t.W, -t.PU, -t.AP}
+}
+
 // Means returns the means.
 func (t Sums) Means() Means {
 	pairs := float64(t.Pairs)
 	return Means{
-		Pairs: t.Pairs, MeanLink: t.Link / pairs, Likelihood: t.Likelihood / pairs,
-		Naive: t.Naive / pairs, W: t.W / pairs, PU: t.PU / pairs, AP: t.AP / pairs,
+		Pairs: t.Pairs, MeanLink: t.Link / pairs, MeanPropensity: t.Propensity / pairs,
+		Likelihood: t.Likelihood / pairs, Naive: t.Naive / pairs, W: t.W / pairs, PU: t.PU / pairs, AP: t.AP / pairs,
 	}
 }
 
@@ -182,19 +225,28 @@ const (
 // SumLinks then puts links right. The predictor's models must be those of the nodes: an inner product, and a
 // propensity of model.ExposureTerms. The sums do not depend on the number of threads.
 func (c CPU) SumRectangle(ctx context.Context, n model.Nodes, p Predictor, r Rectangle) (Sums, error) {
+	sums, err := c.sumBlocks(ctx, n, p, r, sheet{})
+	if err != nil {
+		return Sums{}, err
+	}
+	return sums[0], nil
+}
+
+// sumBlocks sums a rectangle block by block, into a sheet.
+func (c CPU) sumBlocks(ctx context.Context, n model.Nodes, p Predictor, r Rectangle, to sheet) ([]Sums, error) {
 	inner, terms, dense := p.dense()
 	switch {
 	case !dense:
-		return Sums{}, fmt.Errorf("%w: with the models %s and %s pairs are not summed by blocks; estimate from "+
+		return nil, fmt.Errorf("%w: with the models %s and %s pairs are not summed by blocks; estimate from "+
 			"a sample",
 			ErrUnsupported, p.Link.Kind(), p.Propensity.Kind())
 	case !(r.Floor >= 0 && r.Floor < 1):
-		return Sums{}, fmt.Errorf("%w: a floor of %v; give a propensity from 0 to below 1", ErrUnsupported, r.Floor)
+		return nil, fmt.Errorf("%w: a floor of %v; give a propensity from 0 to below 1", ErrUnsupported, r.Floor)
 	}
-	s := blockSums{Rectangle: r, nodes: n, inner: inner, params: p.LinkParams, terms: terms}
+	s := blockSums{Rectangle: r, nodes: n, inner: inner, params: p.LinkParams, terms: terms, to: to}
 	var err error
 	if s.rows, err = inner.Rows(p.LinkParams); err != nil {
-		return Sums{}, err
+		return nil, err
 	}
 	if terms.Fields == nil {
 		s.none = make([]float32, n.FieldCount)
@@ -213,7 +265,7 @@ func (c CPU) SumRectangle(ctx context.Context, n model.Nodes, p Predictor, r Rec
 			}
 		}
 	}
-	parts := make([]Sums, len(left))
+	parts := make([]sheetPart, len(left))
 	if err := kern.ChunksErr(ctx, len(left), 1, kern.Threads(c.Threads), func(_, number, _, _ int) (err error) {
 		if s.mirrored { // the longest first
 			number = len(left) - 1 - number
@@ -221,16 +273,9 @@ func (c CPU) SumRectangle(ctx context.Context, n model.Nodes, p Predictor, r Rec
 		parts[number], err = s.strip(ctx, left[number], number)
 		return err
 	}); err != nil {
-		return Sums{}, err
+		return nil, err
 	}
-	return addUp(parts), nil
-}
-
-func addUp(parts []Sums) (total Sums) {
-	for _, p := range parts {
-		total.Add(p)
-	}
-	return total
+	return to.addUp(parts), nil
 }
 
 // dense returns what sums by blocks need of the models, and false if they do not have it.
@@ -249,6 +294,7 @@ type blockSums struct {
 	rows   *graph.Vectors
 	terms  model.ExposureTerms
 	none   []float32 // zeros for the fields, where they do not matter
+	to     sheet
 	right  []nodeSpan
 	// mirrored: z is the same in both directions, so that a block of spans serves that of the other direction too
 	mirrored bool
@@ -265,7 +311,8 @@ type nodeSpan struct {
 
 // cut puts nodes into spans of at most a size. Where π̂ is a matter of the fields alone, a field has spans of its own,
 // so that all pairs of two spans share one π̂, unless it is so small that its blocks would hardly hold anything, or
-// that with an order most of them would hold pairs on both sides of it.
+// that with an order most of them would hold pairs on both sides of it. Where sums are wanted by fields, each has its
+// own.
 func (s *blockSums) cut(nodes []int32, size int) (spans []nodeSpan) {
 	small := 16
 	if s.Rank != nil {
@@ -289,7 +336,7 @@ func (s *blockSums) cut(nodes []int32, size int) (spans []nodeSpan) {
 	}
 	var rest []int32
 	for f, own := range byField {
-		if s.terms.ByFields() && len(own) >= small {
+		if s.to.byFields() || s.terms.ByFields() && len(own) >= small {
 			add(own, f)
 		} else {
 			rest = append(rest, own...)
@@ -324,7 +371,8 @@ func (s *blockSums) isMirrored(link model.LinkModel) bool {
 
 // strip sums all blocks of some sources, which are a span of the given number. Where z is mirrored these are the blocks
 // with themselves and with those of lower numbers, in both directions.
-func (s *blockSums) strip(ctx context.Context, from nodeSpan, own int) (total Sums, err error) {
+func (s *blockSums) strip(ctx context.Context, from nodeSpan, own int) (total sheetPart, err error) {
+	total = s.to.part(from.nodes[0])
 	rows, fields := kern.MatrixOf(s.rows), s.nodes.FieldCount
 	queries, err1 := kern.NewMatrix(len(from.nodes), rows.Dim())
 	block, err2 := kern.NewMatrix(blockBreadth, rows.Dim())
@@ -366,10 +414,15 @@ func (s *blockSums) strip(ctx context.Context, from nodeSpan, own int) (total Su
 				row[k] += own[s.nodes.Fields[j]]
 			}
 		}
-		if s.mirrored && number < own {
-			total.Add(s.sumBoth(z, exposure[:len(z)], from, to))
-		} else {
-			total.Add(s.sum(z, exposure[:len(z)], from, to, int32(number)+1))
+		column, exposure := s.to.column(to.nodes[0]), exposure[:len(z)]
+		switch {
+		case !s.mirrored || number == own:
+			total.there[column].Add(s.sum(z, exposure, from, to, int32(number)+1))
+		case !s.to.byFields() || from.field == to.field:
+			total.there[column].Add(s.sumBoth(z, exposure, from, to))
+		default:
+			total.there[column].Add(s.sum(z, exposure, from, to, none))
+			total.back[column].Add(s.sumBack(z, exposure, from, to))
 		}
 	}
 	return total, nil
@@ -382,18 +435,37 @@ func (s *blockSums) sum(z, exposure []float32, from, to nodeSpan, number int32) 
 	if !shared {
 		s.exposures(exposure, z, from, to)
 	}
-	pairs := int64(len(z) - s.leaveOut(z, from, to, number))
+	without := s.leaveOut(z, from, to, number)
+	pairs := int64(len(z) - without)
 	if shared {
-		s.addShared(&sums, z, s.ofFields(from.field)[to.field])
-	} else {
-		sums.AddEach(z, exposure, s.Floor)
+		pi := s.addShared(&sums, z, s.ofFields(from.field)[to.field])
+		return sumsOf(sums, pairs, pi*float64(pairs))
 	}
-	return sumsOf(sums, pairs)
+	if without > 0 {
+		for k, x := range z {
+			if x == kern.Without {
+				exposure[k] = kern.Without
+			}
+		}
+	}
+	return s.sumEach(z, exposure, pairs)
 }
 
-func sumsOf(sums kern.UnlinkedSums, pairs int64) Sums {
-	return Sums{Pairs: pairs, Link: sums.Link, Likelihood: sums.NegLog, Naive: sums.Loss, W: sums.Psi, PU: sums.Loss,
-		AP: sums.Psi + sums.Tau}
+// sumEach sums pairs that each have their own π̂, given its logits, which it changes.
+func (s *blockSums) sumEach(z, exposure []float32, pairs int64) Sums {
+	var sums kern.UnlinkedSums
+	sums.AddEach(z, exposure, s.Floor)
+	kern.Sigmoid(exposure, exposure)
+	var shown [4]float64
+	for k, pi := range exposure {
+		shown[k%len(shown)] += float64(pi)
+	}
+	return sumsOf(sums, pairs, shown[0]+shown[1]+shown[2]+shown[3])
+}
+
+func sumsOf(sums kern.UnlinkedSums, pairs int64, propensity float64) Sums {
+	return Sums{Pairs: pairs, Link: sums.Link, Propensity: propensity, Likelihood: sums.NegLog, Naive: sums.Loss,
+		W: sums.Psi, PU: sums.Loss, AP: sums.Psi + sums.Tau}
 }
 
 // share reports whether all pairs of two spans have one π̂ in each direction.
@@ -401,8 +473,8 @@ func (s *blockSums) share(from, to nodeSpan) bool {
 	return s.terms.ByFields() && from.field >= 0 && to.field >= 0
 }
 
-// addShared adds a block that has one π̂.
-func (s *blockSums) addShared(sums *kern.UnlinkedSums, z []float32, byFields float32) {
+// addShared adds a block that has one π̂, and returns that.
+func (s *blockSums) addShared(sums *kern.UnlinkedSums, z []float32, byFields float32) float64 {
 	p := s.propensity(byFields)
 	if sums.Add(z, p.Pi, p.Rest); p.Pi < s.Floor {
 		likelihood := sums.NegLog
@@ -410,6 +482,7 @@ func (s *blockSums) addShared(sums *kern.UnlinkedSums, z []float32, byFields flo
 		sums.Add(z, s.Floor, 1-s.Floor)
 		sums.NegLog = likelihood
 	}
+	return p.Pi
 }
 
 // propensity is the π̂ of pairs by the term of their fields.
@@ -429,7 +502,7 @@ func (s *blockSums) sumBoth(z, exposure []float32, from, to nodeSpan) Sums {
 		if min(there.Pi, back.Pi) >= s.Floor {
 			var sums kern.UnlinkedSums
 			sums.AddBoth(z, there, back)
-			return sumsOf(sums, 2*int64(len(z)))
+			return sumsOf(sums, 2*int64(len(z)), (there.Pi+back.Pi)*float64(len(z)))
 		}
 	}
 	sums := s.sum(z, exposure, from, to, none)
@@ -439,10 +512,10 @@ func (s *blockSums) sumBoth(z, exposure []float32, from, to nodeSpan) Sums {
 
 // sumBack sums the pairs of a block in the other direction, by the same z.
 func (s *blockSums) sumBack(z, exposure []float32, from, to nodeSpan) Sums {
-	var sums kern.UnlinkedSums
 	if s.share(from, to) {
-		s.addShared(&sums, z, s.ofFields(to.field)[from.field])
-		return sumsOf(sums, int64(len(z)))
+		var sums kern.UnlinkedSums
+		pi := s.addShared(&sums, z, s.ofFields(to.field)[from.field])
+		return sumsOf(sums, int64(len(z)), pi*float64(len(z)))
 	}
 	width := len(to.nodes)
 	own, fields := make([]float32, width), make([]uint16, width) // what is the source's here
@@ -465,8 +538,7 @@ func (s *blockSums) sumBack(z, exposure []float32, from, to nodeSpan) Sums {
 			row[k] = own[k] + byField[fields[k]] + s.terms.Link*x
 		}
 	}
-	sums.AddEach(z, exposure, s.Floor)
-	return sumsOf(sums, int64(len(z)))
+	return s.sumEach(z, exposure, int64(len(z)))
 }
 
 // exposures sets s of every pair of a block, given its z.
@@ -524,20 +596,6 @@ func (s *blockSums) leaveOut(z []float32, from, to nodeSpan, number int32) (coun
 	return count
 }
 
-// sumOneByOne does the same for any models.
-func (c CPU) sumOneByOne(ctx context.Context, p Predictor, r Rectangle) (Sums, error) {
-	parts := make([]Sums, len(r.Sources))
-	if err := kern.ChunksErr(ctx, len(parts), 1, kern.Threads(c.Threads), func(_, k, _, _ int) (err error) {
-		parts[k], err = p.sum(r.batch(r.Sources[k], r.Targets), func(b risk.Belief) Sums {
-			return ownTerms(false, b, r.Floor)
-		})
-		return err
-	}); err != nil {
-		return Sums{}, err
-	}
-	return addUp(parts), nil
-}
-
 // batch returns the pairs of a source with some of the targets.
 func (r Rectangle) batch(source int32, targets []int32) (b model.Batch) {
 	for _, j := range targets {
@@ -548,74 +606,10 @@ func (r Rectangle) batch(source int32, targets []int32) (b model.Batch) {
 	return b
 }
 
-// sumLinked sums, over the links of a rectangle, what they add to being unlinked; but for those of another graph.
-func (c CPU) sumLinked(ctx context.Context, g *graph.Graph, p Predictor, r Rectangle, except *graph.Graph) (Sums,
-	error) {
-	return c.sumLinks(ctx, g, r, func(links model.Batch) (Sums, error) {
-		if except != nil {
-			kept := 0
-			for k, j := range links.Targets {
-				if !except.HasLink(links.Sources[k], j) {
-					links.Sources[kept], links.Targets[kept] = links.Sources[k], j
-					kept++
-				}
-			}
-			links.Sources, links.Targets = links.Sources[:kept], links.Targets[:kept]
-		}
-		return p.SumLinks(links, r.Floor)
-	})
-}
-
-// sumOutside sums, over the links of a rectangle that are outside its universe, what takes them out as unlinked.
-func (c CPU) sumOutside(ctx context.Context, g *graph.Graph, p Predictor, r Rectangle) (Sums, error) {
-	return c.sumLinks(ctx, g, r, func(links model.Batch) (Sums, error) {
-		return p.sum(links, func(b risk.Belief) Sums {
-			t := ownTerms(false, b, r.Floor)
-			return Sums{-1, -t.Link, -t.Likelihood, -t.Naive, -t.W, -t.PU, -t.AP}
-		})
-	})
-}
-
-// sumLinks adds up a sum over the links of every source of a rectangle.
-func (c CPU) sumLinks(ctx context.Context, g *graph.Graph, r Rectangle,
-	sum func(links model.Batch) (Sums, error)) (Sums, error) {
-	const together = 256 // sources
-	isTarget := make([]bool, g.Len())
-	for _, j := range r.Targets {
-		isTarget[j] = true
-	}
-	parts := make([]Sums, (len(r.Sources)+together-1)/together)
-	err := kern.ChunksErr(ctx, len(r.Sources), together, kern.Threads(c.Threads), func(_, chunk, from, to int) error {
-		for _, i := range r.Sources[from:to] {
-			var inside []int32
-			for _, j := range g.Out(i) {
-				if isTarget[j] {
-					inside = append(inside, j)
-				}
-			}
-			part, err := sum(r.batch(i, inside))
-			if err != nil {
-				return err
-			}
-			parts[chunk].Add(part)
-		}
-		return nil
-	})
-	if err != nil {
-		return Sums{}, err
-	}
-	return addUp(parts), nil
-}
-
 // SumLinks sums, over links, what they add to being unlinked. It counts no pairs: SumRectangle has. The floor is the
 // least propensity that the risks see.
 func (p Predictor) SumLinks(links model.Batch, floor float64) (Sums, error) {
-	return p.sum(links, func(b risk.Belief) Sums {
-		linked, unlinked := ownTerms(true, b, floor), ownTerms(false, b, floor)
-		linked.Add(Sums{-1, -unlinked.Link, -unlinked.Likelihood, -unlinked.Naive, -unlinked.W, -unlinked.PU,
-			-unlinked.AP})
-		return linked
-	})
+	return p.sum(links, func(b risk.Belief) Sums { return linkTerms(b, floor) })
 }
 
 // SumSeen sums, over pairs that are linked or not, the predictor's own predictions: each pair counts weight times where
@@ -630,27 +624,40 @@ func (p Predictor) SumSeen(pairs model.Batch, linked []bool, weight []float64) (
 			w = weight[k]
 		}
 		mass += w
-		return Sums{1, w * own.Link, w * own.Likelihood, w * own.Naive, w * own.W, w * own.PU, w * own.AP}
+		return Sums{1, w * own.Link, w * own.Propensity, w * own.Likelihood, w * own.Naive, w * own.W, w * own.PU,
+			w * own.AP}
 	})
 	return total, mass, err
 }
 
 // sum adds a function of the belief up over a batch.
-func (p Predictor) sum(batch model.Batch, of func(risk.Belief) Sums) (Sums, error) {
+func (p Predictor) sum(batch model.Batch, of func(risk.Belief) Sums) (total Sums, err error) {
+	err = p.each(batch, func(_ int, b risk.Belief) { total.Add(of(b)) })
+	return total, err
+}
+
+// each visits the belief of every pair of a batch.
+func (p Predictor) each(batch model.Batch, visit func(k int, b risk.Belief)) error {
 	if err := p.Validate(); err != nil {
-		return Sums{}, err
+		return err
 	}
-	var total Sums
 	z, s := make([]float32, batch.Len()), make([]float32, batch.Len())
 	p.Logits(z, s, batch)
 	for k := range z {
 		b, err := risk.FromLogits(float64(z[k]), float64(s[k]))
 		if err != nil {
-			return Sums{}, err
+			return err
 		}
-		total.Add(of(b))
+		visit(k, b)
 	}
-	return total, nil
+	return nil
+}
+
+// linkTerms are what a link adds to being unlinked.
+func linkTerms(b risk.Belief, floor float64) Sums {
+	terms := ownTerms(true, b, floor)
+	terms.Add(ownTerms(false, b, floor).negative())
+	return terms
 }
 
 // ownTerms are the terms of one pair, with the belief's own prediction.
@@ -658,6 +665,6 @@ func ownTerms(linked bool, b risk.Belief, floor float64) Sums {
 	seen := risk.Observation{Linked: linked}
 	value := func(s risk.Scheme) float64 { return risk.Estimator{Scheme: s, Floor: floor}.Risk(seen, b) }
 	nll, _ := risk.NLL(linked, b)
-	return Sums{Pairs: 1, Link: b.Link(), Likelihood: nll, Naive: value(risk.Naive{}), W: value(risk.W{}),
-		PU: value(risk.PU{}), AP: value(risk.AP{})}
+	return Sums{Pairs: 1, Link: b.Link(), Propensity: b.Propensity(), Likelihood: nll, Naive: value(risk.Naive{}),
+		W: value(risk.W{}), PU: value(risk.PU{}), AP: value(risk.AP{})}
 }

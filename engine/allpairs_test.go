@@ -166,20 +166,9 @@ func TestAllPairs(t *testing.T) {
 			t.Errorf("seed %d, round %d: %v with one thread, %v with three", seed, round, again, got)
 		}
 		want, unlinked := allPairsOneByOne(t, g, p, u, floor)
-		if got.Pairs != want.Pairs {
-			t.Errorf("seed %d, round %d: %d pairs, want %d", seed, round, got.Pairs, want.Pairs)
-		}
-		for name, pair := range map[string][2]float64{
-			"mean ŷ": {got.MeanLink, want.Link}, "likelihood": {got.Likelihood, want.Likelihood},
-			"naive": {got.Naive, want.Naive}, "w": {got.W, want.W}, "pu": {got.PU, want.PU}, "ap": {got.AP, want.AP},
-		} {
-			// Terms of PU have either sign. A link's terms replace those of no link, whose rounding stays: where a
-			// model is sure of the few links there are, nearly all of the first sum is taken away again.
-			sum, n := pair[1], float64(want.Pairs)
-			if !(math.Abs(pair[0]*n-sum) <= 2e-5*(math.Abs(sum)+want.Naive)+4e-6*unlinked) {
-				t.Errorf("seed %d, round %d, %s, floor %v: %s %v by blocks, %v pair by pair", seed, round, link.Kind(),
-					floor, name, pair[0], sum/n)
-			}
+		agree(t, got, want, unlinked)
+		if t.Failed() {
+			t.Fatalf("seed %d, round %d, %s, floor %v", seed, round, link.Kind(), floor)
 		}
 	}
 }

@@ -20,7 +20,16 @@ type Panel struct {
 	MeanLink fit.Judgement `json:"meanLink"`
 	Region   []RegionRow   `json:"region"`
 	Exact    *engine.Means `json:"exact,omitempty"` // over all pairs of the universe, if that was asked for
-	Warnings []string      `json:"warnings,omitempty"`
+	// Fields are the same by the fields of source and target, if that was asked for
+	Fields   []FieldPairMeans `json:"exactFields,omitempty"`
+	Warnings []string         `json:"warnings,omitempty"`
+}
+
+// FieldPairMeans are means over all pairs from one field to another.
+type FieldPairMeans struct {
+	Source string       `json:"sourceField"`
+	Target string       `json:"targetField"`
+	Means  engine.Means `json:"means"`
 }
 
 // PanelRow is one estimator's opinion.
@@ -67,7 +76,8 @@ type PanelSettings struct {
 	// pairs of the universe; see Exact.
 	Graph    *graph.Graph
 	Universe graph.Universe
-	Threads  int // 0 means all processors; results do not depend on it
+	ByFields bool // also by the fields of source and target
+	Threads  int  // 0 means all processors; results do not depend on it
 	// Predictions are another model's logits, one for each pair of the evidence, which is then what is
 	// judged, by the judge's π̂ and ŷ; nil means the judge's own. They leave Exact out.
 	Predictions []float32
@@ -84,11 +94,9 @@ func NewPanel(ctx context.Context, j *fit.Judge, v sample.Evidence, s PanelSetti
 	}
 	p := &Panel{MeanLink: found.MeanLink}
 	if s.Graph != nil && s.Predictions == nil {
-		means, err := engine.OrCPU(j.Engine, s.Threads).AllPairs(ctx, s.Graph, j.Predictor, s.Universe, s.Floor)
-		if err != nil {
+		if err := p.sumAll(ctx, j, s); err != nil {
 			return nil, err
 		}
-		p.Exact = &means
 	}
 	beliefs, decisions, err := beliefsOf(ctx, j, v.Pairs, s.Predictions)
 	if err != nil {
@@ -130,6 +138,27 @@ func NewPanel(ctx context.Context, j *fit.Judge, v sample.Evidence, s PanelSetti
 			"and R_PU use instead: both are too low; prefer R_AP", 100*clipped/total, s.Floor))
 	}
 	return p, nil
+}
+
+// sumAll computes the risks over all pairs of the universe.
+func (p *Panel) sumAll(ctx context.Context, j *fit.Judge, s PanelSettings) error {
+	by := engine.OrCPU(j.Engine, s.Threads)
+	if !s.ByFields {
+		means, err := by.AllPairs(ctx, s.Graph, j.Predictor, s.Universe, s.Floor)
+		p.Exact = &means
+		return err
+	}
+	fields, can := by.(engine.FieldSummer)
+	if !can {
+		return fmt.Errorf("%w: sums over all pairs by fields; sum all pairs together", engine.ErrUnsupported)
+	}
+	cells, err := fields.AllPairsByField(ctx, s.Graph, j.Predictor, s.Universe, s.Floor)
+	for _, c := range cells {
+		p.Fields = append(p.Fields, FieldPairMeans{s.Graph.FieldName(c.Source), s.Graph.FieldName(c.Target), c.Means})
+	}
+	means := engine.Overall(cells)
+	p.Exact = &means
+	return err
 }
 
 // theory is what is known of a scheme's bias and variance.

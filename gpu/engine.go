@@ -44,7 +44,10 @@ type OnCard struct {
 	fewPairs int        // of tests, instead of the constant
 }
 
-var _ engine.Engine = (*OnCard)(nil)
+var (
+	_ engine.Engine      = (*OnCard)(nil)
+	_ engine.FieldSummer = (*OnCard)(nil)
+)
 
 // Settings of an engine.
 type Settings struct {
@@ -72,6 +75,12 @@ func New(d *Device, s Settings) (*OnCard, error) {
 func (e *OnCard) AllPairs(ctx context.Context, g *graph.Graph, p engine.Predictor, u graph.Universe,
 	floor float64) (engine.Means, error) {
 	return e.CPU.AllPairsBy(ctx, e, g, p, u, floor)
+}
+
+// AllPairsByField implements engine.FieldSummer. There is no limit to the pairs.
+func (e *OnCard) AllPairsByField(ctx context.Context, g *graph.Graph, p engine.Predictor, u graph.Universe,
+	floor float64) ([]engine.FieldMeans, error) {
+	return e.CPU.AllPairsByFieldBy(ctx, e, g, p, u, floor)
 }
 
 // leastCapability is the oldest generation of cards that the kernels are made for.

@@ -85,8 +85,8 @@ func newFakeCard(capability int32) *fakeCard {
 		return ok("cuMemcpyDtoH")
 	}
 	f.cuMemsetD8_v2 = func(to uint64, v uint8, n uint64) int32 {
-		for k := range f.at(to, n) {
-			f.at(to, n)[k] = v
+		for all, k := f.at(to, n), 0; k < len(all); k++ {
+			all[k] = v
 		}
 		return 0
 	}
@@ -153,6 +153,9 @@ func (f *fakeCard) run(l launching) int32 {
 	if l.threads == 640 {
 		cut, summing = tiling{1024, 128, 128}, 384
 	}
+	if j.targetTerms%16 != 0 {
+		return 716 // the card reads those of two targets at a time
+	}
 	sums := make([]float64, blocks*summing*perThread)
 	a, b := rows(list[1], j.m), rows(list[2], j.n)
 	for number := j.from; number < j.to; number++ {
@@ -218,7 +221,7 @@ func (f *fakeCard) tile(j *job, at [4]uint32, a, b func(k, d uint32) float64, su
 			one := directionOf(z, there)
 			if j.both != 0 {
 				for k, x := range directionOf(z, back) {
-					if k >= 2 && k < 5 {
+					if k >= 2 && k != 5 {
 						one[k] += x
 					}
 				}
@@ -241,5 +244,5 @@ func directionOf(z float64, pi [4]float32) (out [perThread]float64) {
 	no, yes := math.Max(z, 0)+math.Log1p(math.Exp(-math.Abs(z))), math.Max(-z, 0)+math.Log1p(math.Exp(-math.Abs(z)))
 	masked := float64(pi[3]) * sigma
 	return [...]float64{sigma, no, -math.Log1p(-float64(pi[0]) * sigma), other / (masked + other) * no,
-		masked / (masked + other) * yes, 1}
+		masked / (masked + other) * yes, 1, float64(pi[0])}
 }

@@ -94,7 +94,7 @@ func TestSpeedOnACard(t *testing.T) {
 					return err
 				}
 				defer ready.free()
-				if err := ready.place(0, 0, uint32(nodes)); err != nil {
+				if err := ready.place(stretch{0, uint32(len(of.r.Sources))}, stretch{0, uint32(nodes)}); err != nil {
 					return err
 				}
 				loading := time.Since(began)
@@ -125,7 +125,7 @@ func TestSpeedOnACard(t *testing.T) {
 }
 
 // TestBlockSpeedOnACard measures the whole of a sum over all pairs, from vectors in memory on, where the card has room
-// for the rows and where it may take a part of what they need.
+// for the rows, there also by fields, and where it may take a part of what they need.
 func TestBlockSpeedOnACard(t *testing.T) {
 	nodes, err := strconv.Atoi(os.Getenv("UNSEEN_CARD"))
 	if err != nil {
@@ -149,7 +149,7 @@ func TestBlockSpeedOnACard(t *testing.T) {
 		PropensityParams: make([]float32, propensity.Size())}
 	need := uint64(nodes) * dim * 2 * 2
 	var whole engine.Sums
-	for _, parts := range []uint64{1, 1, 4, 10} {
+	for _, parts := range []uint64{1, 4, 10} {
 		e := must(New(d, Settings{Format: BFloat16}))(t)
 		if parts > 1 {
 			e.memory = need / parts
@@ -160,6 +160,15 @@ func TestBlockSpeedOnACard(t *testing.T) {
 			time.Since(began).Seconds())
 		if parts == 1 {
 			whole = got
+			began = time.Now()
+			var together engine.Sums
+			for _, own := range must(e.SumFields(t.Context(), n, by, engine.Rectangle{Sources: all, Targets: all}))(t) {
+				together.Add(own)
+			}
+			t.Logf("the same by pairs of %d fields: %.2f s", fields, time.Since(began).Seconds())
+			if x := off(together, whole); x > 1e-6 {
+				t.Errorf("by fields %g off: %+v, at once %+v", x, together, whole)
+			}
 		} else if x := off(got, whole); x > 1e-6 {
 			t.Errorf("in blocks %g off: %+v, at once %+v", x, got, whole)
 		}

@@ -21,9 +21,9 @@ type job struct {
 	gamma, floor                                            float32
 }
 
-// perThread is how many sums a thread has: of σ, of the loss of "no", of −log q, of ψ and τ with their losses, and
-// of pairs.
-const perThread = 6
+// perThread is how many sums a thread has: of σ, of the loss of "no", of −log q, of ψ and τ with their losses, of
+// pairs, and of π.
+const perThread = 7
 
 // tiling is how pairs are cut into tiles of rows × columns. These are numbered in squares of edge × edge nodes, so
 // that the rows of those that are computed at the same time are few.
@@ -46,6 +46,19 @@ type list struct {
 }
 
 func (l *list) len() uint32 { return uint32(len(l.nodes)) }
+
+// byField are the stretches of the fields.
+func (l *list) byField(fields uint32) []stretch {
+	out := make([]stretch, fields)
+	for k, id := range l.ids {
+		own := &out[id[1]]
+		if own.from == own.to {
+			own.from = uint32(k)
+		}
+		own.to = uint32(k) + 1
+	}
+	return out
+}
 
 // listOf puts nodes in order.
 func listOf(nodes []int32, n model.Nodes, key func(i int32) int32) list {
@@ -189,43 +202,52 @@ func (p *plan) mirrored(link model.LinkModel) bool {
 // engine.CPU.SumRectangle. Products are of rows in the engine's format; everything else is in float32, added up in
 // float64. Rows that the card has no room for at once are summed block by block. The sums are the same on every run
 // with as much memory.
-func (e *OnCard) SumRectangle(ctx context.Context, n model.Nodes, p engine.Predictor, r engine.Rectangle) (engine.Sums,
-	error) {
-	plan, err := newPlan(n, p, r)
-	if err != nil {
-		return engine.Sums{}, err
-	}
-	if plan.sources.len() == 0 || plan.targets.len() == 0 {
-		return engine.Sums{}, nil
-	}
-	var total engine.Sums
-	err = e.device.do(func() error {
-		total, err = e.sumBlocks(ctx, plan)
+func (e *OnCard) SumRectangle(ctx context.Context, n model.Nodes, p engine.Predictor, r engine.Rectangle) (
+	total engine.Sums, err error) {
+	err = e.sum(n, p, r, func(ready *prepared, nodes uint32) (err error) {
+		total, err = ready.sumBy(ctx, stretch{0, ready.plan.sources.len()}, stretch{0, ready.plan.targets.len()}, nodes)
 		return err
+	})
+	return total, err
+}
+
+// SumFields implements engine.RectangleSummer: the pairs of two fields are a rectangle of their own, so that one
+// product serves both directions only within a field.
+func (e *OnCard) SumFields(ctx context.Context, n model.Nodes, p engine.Predictor, r engine.Rectangle) ([]engine.Sums,
+	error) {
+	total := make([]engine.Sums, n.FieldCount*n.FieldCount)
+	err := e.sum(n, p, r, func(ready *prepared, nodes uint32) error { return ready.sumFields(ctx, total, nodes) })
+	return total, err
+}
+
+// sum prepares a plan and sums it in blocks of nodes that the card has room for: in one if it has room for all. Where
+// less is free than was reckoned with, blocks are halved.
+func (e *OnCard) sum(n model.Nodes, p engine.Predictor, r engine.Rectangle,
+	blocks func(ready *prepared, nodes uint32) error) error {
+	plan, err := newPlan(n, p, r)
+	if err != nil || plan.sources.len() == 0 || plan.targets.len() == 0 {
+		return err
+	}
+	err = e.device.do(func() error {
+		ready, err := e.prepare(plan)
+		if err != nil {
+			return err
+		}
+		defer ready.free()
+		tile := uint32(ready.kernel.tiling.rows)
+		for nodes := ready.blockNodes(); ; nodes = max(nodes/2/tile*tile, tile) {
+			err := blocks(ready, nodes)
+			if !errors.Is(err, errFull) || nodes <= tile {
+				return err
+			}
+			ready.left.free()
+			ready.right.free()
+		}
 	})
 	if errors.Is(err, errFull) {
 		err = fmt.Errorf("%w, even for a few rows of %d numbers; use the processor", err, plan.rows.Dim())
 	}
-	return total, err
-}
-
-// sumBlocks sums a plan in blocks of nodes that the card has room for: in one if it has room for all. Where less is
-// free than was reckoned with, blocks are halved.
-func (e *OnCard) sumBlocks(ctx context.Context, p *plan) (total engine.Sums, err error) {
-	r, err := e.prepare(p)
-	if err != nil {
-		return total, err
-	}
-	defer r.free()
-	tile := uint32(r.kernel.tiling.rows)
-	for nodes := r.blockNodes(); ; nodes = max(nodes/2/tile*tile, tile) {
-		total, err = r.sumBy(ctx, nodes)
-		if !errors.Is(err, errFull) || nodes <= tile {
-			return total, err
-		}
-		r.left.free()
-		r.right.free()
-	}
+	return err
 }
 
 // prepared is a plan whose tables are on the card, with a block of its sources and one of its targets.
@@ -261,7 +283,7 @@ func (e *OnCard) prepare(p *plan) (_ *prepared, err error) {
 // Bytes of a source and of a target beside their rows.
 const (
 	sourceBytes = 8 + 16
-	targetBytes = 8 + 8
+	targetBytes = 8 + 16
 )
 
 // blockNodes is how many sources, and how many targets, the card has room for at the same time.
@@ -279,11 +301,16 @@ func (r *prepared) blockNodes() uint32 {
 	return uint32(max(room/(2*row+sourceBytes+targetBytes)/tile*tile, tile))
 }
 
-// sumBy sums a plan in blocks of so many sources and targets.
-func (r *prepared) sumBy(ctx context.Context, nodes uint32) (total engine.Sums, err error) {
-	for top := uint32(0); top < r.plan.sources.len(); top += nodes {
-		for from := uint32(0); from < r.plan.targets.len() && !(r.both != 0 && from > top); from += nodes {
-			if err := r.place(top, from, nodes); err != nil {
+// stretch is nodes of a list, from one to before another.
+type stretch struct{ from, to uint32 }
+
+// sumBy sums the pairs of two stretches in blocks of so many sources and targets. Where pairs stand for both directions
+// the stretches are one.
+func (r *prepared) sumBy(ctx context.Context, sources, targets stretch, nodes uint32) (total engine.Sums, err error) {
+	for top := sources.from; top < sources.to; top += nodes {
+		for from := targets.from; from < targets.to && !(r.both != 0 && from > top); from += nodes {
+			if err := r.place(stretch{top, min(top+nodes, sources.to)},
+				stretch{from, min(from+nodes, targets.to)}); err != nil {
 				return total, err
 			}
 			part, err := r.run(ctx)
@@ -296,15 +323,38 @@ func (r *prepared) sumBy(ctx context.Context, nodes uint32) (total engine.Sums, 
 	return total, nil
 }
 
-// place puts the block of so many sources and targets that begins at two places onto the card. Of two lists that are
-// one, nodes with themselves are a triangle; with earlier ones, each pair stands for both directions.
-func (r *prepared) place(source, target, nodes uint32) error {
+// sumFields sets sums by fields. Where the card has room for all nodes they stay there meanwhile.
+func (r *prepared) sumFields(ctx context.Context, total []engine.Sums, nodes uint32) error {
+	left, right := r.plan.sources.byField(r.fields), r.plan.targets.byField(r.fields)
+	if all := (stretch{0, r.plan.targets.len()}); nodes >= max(all.to, r.plan.sources.len()) {
+		if err := r.place(stretch{0, r.plan.sources.len()}, all); err != nil {
+			return err
+		}
+	}
+	mirrored := r.both
+	defer func() { r.both = mirrored }()
+	for f, sources := range left {
+		for g, targets := range right {
+			if r.both = 0; f == g {
+				r.both = mirrored
+			}
+			var err error
+			if total[f*len(right)+g], err = r.sumBy(ctx, sources, targets, nodes); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// place puts a stretch of sources and one of targets onto the card. Of two lists that are one, nodes with themselves
+// are a triangle; with earlier ones, each pair stands for both directions.
+func (r *prepared) place(sources, targets stretch) error {
 	r.triangle = 0
-	if r.both != 0 && source == target {
+	if r.both != 0 && sources == targets {
 		r.triangle = 1
 	}
-	return cmp.Or(r.left.place(r, source, min(source+nodes, r.plan.sources.len())),
-		r.right.place(r, target, min(target+nodes, r.plan.targets.len())))
+	return cmp.Or(r.left.place(r, sources), r.right.place(r, targets))
 }
 
 // free gives the memory back.
@@ -314,54 +364,74 @@ func (r *prepared) free() {
 	r.memory.free()
 }
 
-// nodeBlock is a stretch of the sources, or of the targets, on the card.
+// nodeBlock is a stretch of the sources, or of the targets, on the card, of which a part is looked at.
 type nodeBlock struct {
 	memory
-	sources  bool
-	rows     *array
-	from, to uint32
+	sources bool
+	stretch
+	all, rows  *array // of the stretch, and of the part
+	ids, terms uint64
+	shifted    uint64 // terms of targets behind one that is none, so that those of odd places are at even ones
 }
 
-// place puts a stretch onto the card instead of the one before.
-func (b *nodeBlock) place(r *prepared, from, to uint32) error {
-	if len(b.held) > 0 && b.from == from && b.to == to {
+// place puts a stretch onto the card instead of the one before, unless that has it, and looks at it.
+func (b *nodeBlock) place(r *prepared, s stretch) error {
+	if len(b.held) == 0 || s.from < b.from || s.to > b.to {
+		b.free()
+		b.device, b.stretch = r.device, s
+		if err := b.fill(r); err != nil {
+			return err
+		}
+	}
+	p, skip := r.plan, uint64(s.from-b.from)
+	row := uint64(p.dim) * uint64(r.on.format.bytes())
+	b.rows = &array{b.device, b.all.address + skip*row, uint64(s.to-s.from) * row}
+	if b.sources {
+		p.m, p.job.sources, p.job.sourceTerms = s.to-s.from, b.ids+8*skip, b.terms+16*skip
 		return nil
 	}
-	b.free()
-	b.device, b.from, b.to = r.device, from, to
-	p, err := r.plan, error(nil)
-	if b.rows, err = b.take(uint64(to-from) * uint64(p.dim) * uint64(r.on.format.bytes())); err != nil {
+	p.n, p.job.targets, p.job.targetTerms = s.to-s.from, b.ids+8*skip, b.terms+8*skip
+	if skip%2 == 1 { // a card reads two at a time
+		p.job.targetTerms = b.shifted + 8*(skip+1)
+	}
+	return nil
+}
+
+// fill copies the stretch to the card.
+func (b *nodeBlock) fill(r *prepared) (err error) {
+	p, from, to := r.plan, b.from, b.to
+	if b.all, err = b.take(uint64(to-from) * uint64(p.dim) * uint64(r.on.format.bytes())); err != nil {
 		return err
 	}
 	if b.sources {
-		p.m = to - from
-		return cmp.Or(r.on.upload(b.rows, p, p.sources.nodes[from:to], true),
-			upload(&b.memory, &p.job.sources, p.sources.ids[from:to]),
-			upload(&b.memory, &p.job.sourceTerms, p.sourceTerms[from:to]))
+		return cmp.Or(r.on.upload(b.all, p, p.sources.nodes[from:to], true),
+			upload(&b.memory, &b.ids, p.sources.ids[from:to]),
+			upload(&b.memory, &b.terms, p.sourceTerms[from:to]))
 	}
-	p.n = to - from
-	return cmp.Or(r.on.upload(b.rows, p, p.targets.nodes[from:to], false),
-		upload(&b.memory, &p.job.targets, p.targets.ids[from:to]),
-		upload(&b.memory, &p.job.targetTerms, p.targetTerms[from:to]))
+	return cmp.Or(r.on.upload(b.all, p, p.targets.nodes[from:to], false),
+		upload(&b.memory, &b.ids, p.targets.ids[from:to]),
+		upload(&b.memory, &b.terms, p.targetTerms[from:to]),
+		upload(&b.memory, &b.shifted, append([][2]float32{{}}, p.targetTerms[from:to]...)))
 }
 
 // run sums the pairs of both blocks, in launches that are short enough to be stopped between them. What no thread
 // writes is not a number: memory is filled so beforehand.
 func (r *prepared) run(ctx context.Context) (total engine.Sums, err error) {
-	k := r.kernel
+	k := *r.kernel
 	arguments, err := k.arguments(r.on, r.plan, r.left.rows, r.right.rows)
 	if err != nil {
 		return total, err
 	}
-	parts := make([]float64, k.blocks*k.summing*perThread)
 	all, step := k.tiles(r.m, r.n, r.triangle != 0), max(k.perLaunch/uint64(r.dim), 1)
+	k.blocks = int(min(uint64(k.blocks), all))
+	parts := make([]float64, k.blocks*k.summing*perThread)
+	sums := &array{r.device, r.sums.address, uint64(len(parts)) * 8}
 	for r.from = 0; r.from < all; r.from = r.to {
 		if err := ctx.Err(); err != nil {
 			return total, err
 		}
 		r.to = min(r.from+step, all)
-		if err := cmp.Or(r.sums.fill(0xff), r.device.launch(k, arguments),
-			get(r.sums, parts)); err != nil {
+		if err := cmp.Or(sums.fill(0xff), r.device.launch(&k, arguments), get(sums, parts)); err != nil {
 			return total, err
 		}
 		total.Add(r.add(parts))
@@ -380,6 +450,6 @@ func (p *plan) add(parts []float64) engine.Sums {
 			t[shared] *= 2
 		}
 	}
-	return engine.Sums{Pairs: int64(t[5]), Link: t[0], Likelihood: t[2], Naive: t[1], W: t[3], PU: t[1],
-		AP: t[3] + t[4]}
+	return engine.Sums{Pairs: int64(t[5]), Link: t[0], Propensity: t[6], Likelihood: t[2], Naive: t[1], W: t[3],
+		PU: t[1], AP: t[3] + t[4]}
 }

@@ -159,7 +159,15 @@ func rectangles(t testing.TB, seed uint64, rounds, most int) (out []rectangle) {
 }
 
 // inFloat64 sums pair after pair, of rows as the card has them.
-func (r *rectangle) inFloat64(t testing.TB, format RowFormat) engine.Sums {
+func (r *rectangle) inFloat64(t testing.TB, format RowFormat) (total engine.Sums) {
+	for _, own := range r.byFieldInFloat64(t, format, false) {
+		total.Add(own)
+	}
+	return total
+}
+
+// byFieldInFloat64 is the same by the fields of sources and targets, which may be summed apart.
+func (r *rectangle) byFieldInFloat64(t testing.TB, format RowFormat, apart bool) []engine.Sums {
 	p := must(newPlan(r.nodes, r.predictor, r.Rectangle))(t)
 	dim := p.rows.Dim()
 	rounded := func(row []float32) {
@@ -201,14 +209,15 @@ func (r *rectangle) inFloat64(t testing.TB, format RowFormat) engine.Sums {
 	for k, i := range p.sources.nodes {
 		place[i] = k
 	}
-	var out engine.Sums
+	out := make([]engine.Sums, r.nodes.FieldCount*r.nodes.FieldCount)
 	for _, i := range r.Sources {
 		for _, j := range r.Targets {
 			if i == j || r.Rank != nil && r.Rank[j] >= r.Rank[i] {
 				continue
 			}
 			logit := 0.
-			if p.both != 0 && place[j] > place[i] { // the product of the other direction serves
+			served := p.both != 0 && (!apart || r.nodes.Fields[i] == r.nodes.Fields[j])
+			if served && place[j] > place[i] { // the product of the other direction serves
 				logit = z(j, i)
 			} else {
 				logit = z(i, j)
@@ -222,8 +231,9 @@ func (r *rectangle) inFloat64(t testing.TB, format RowFormat) engine.Sums {
 			no := math.Max(logit, 0) + math.Log1p(math.Exp(-math.Abs(logit)))
 			yes := no - logit
 			psi, tau := other/(other+hidden*sigma), hidden*sigma/(other+hidden*sigma)
-			out.Add(engine.Sums{Pairs: 1, Link: sigma, Likelihood: -math.Log1p(-pi * sigma), Naive: no, W: psi * no,
-				PU: no, AP: psi*no + tau*yes})
+			own := &out[int(r.nodes.Fields[i])*r.nodes.FieldCount+int(r.nodes.Fields[j])]
+			own.Add(engine.Sums{Pairs: 1, Link: sigma, Propensity: pi, Likelihood: -math.Log1p(-pi * sigma), Naive: no,
+				W: psi * no, PU: no, AP: psi*no + tau*yes})
 		}
 	}
 	return out
@@ -236,7 +246,7 @@ func off(got, want engine.Sums) float64 {
 	}
 	most := 0.
 	for _, p := range [][2]float64{{got.Link, want.Link}, {got.Likelihood, want.Likelihood}, {got.Naive, want.Naive},
-		{got.W, want.W}, {got.PU, want.PU}, {got.AP, want.AP}} {
+		{got.W, want.W}, {got.PU, want.PU}, {got.AP, want.AP}, {got.Propensity, want.Propensity}} {
 		if p[0] != p[0] {
 			return math.Inf(1)
 		}
@@ -281,6 +291,7 @@ func TestSumsByAFakeCard(t *testing.T) {
 
 // What the card has no room for at once is summed block by block: by a limit, or where less is free than it has. Every
 // pair is in one block, whatever its size, and where the lists are one a block of two stretches serves both directions.
+// The same holds by fields.
 func TestSumsInBlocks(t *testing.T) {
 	t.Parallel()
 	rounds := 13
@@ -289,7 +300,7 @@ func TestSumsInBlocks(t *testing.T) {
 	}
 	for round, r := range rectangles(t, 4, rounds, 200) {
 		format := []RowFormat{BFloat16, Float32, Float16}[round%3]
-		want := r.inFloat64(t, format)
+		want, byField := r.inFloat64(t, format), r.byFieldInFloat64(t, format, true)
 		for k, of := range []struct {
 			memory, free uint64 // a limit, and what others have left
 		}{{memory: 1}, {memory: 1}, {free: 180 << 10}, {memory: 1 << 20}} {
@@ -311,6 +322,18 @@ func TestSumsInBlocks(t *testing.T) {
 			blocks := max(len(r.Sources), len(r.Targets)) > 128 && of.memory == 1
 			if blocks && fake.runs < 2 {
 				t.Errorf("%s, %+v: %d launches", r.name, of, fake.runs)
+			}
+			if k%2 != round%2 {
+				continue
+			}
+			for cell, own := range must(e.SumFields(t.Context(), r.nodes, r.predictor, r.Rectangle))(t) {
+				if x := off(own, byField[cell]); x > 5e-6 {
+					t.Errorf("%s, %s, generation %d, %+v, fields %d: %g off, %+v", r.name, format, capability, of, cell,
+						x, own)
+				}
+			}
+			if fake.left != free {
+				t.Errorf("%s, %+v: memory is not given back after fields", r.name, of)
 			}
 		}
 	}
@@ -454,6 +477,13 @@ func TestSumsOnACard(t *testing.T) {
 			}
 			if !(x <= most+3e-6/math.Sqrt(float64(want.Pairs))) {
 				t.Errorf("%s, %s: %g off: %+v, in float64 %+v", r.name, format, x, got, want)
+			}
+			byField := r.byFieldInFloat64(t, format, true)
+			for cell, own := range must(e.SumFields(t.Context(), r.nodes, r.predictor, r.Rectangle))(t) {
+				if x := off(own, byField[cell]); !(x <= most+1e-5/math.Sqrt(float64(own.Pairs))) {
+					t.Errorf("%s, %s, fields %d: %g off: %+v, in float64 %+v", r.name, format, cell, x, own,
+						byField[cell])
+				}
 			}
 			e.memory = 1 // the smallest blocks
 			blocks := must(e.SumRectangle(t.Context(), r.nodes, r.predictor, r.Rectangle))(t)

@@ -39,7 +39,7 @@ func (e *Cluster) AllPairs(ctx context.Context, _ *graph.Graph, by engine.Predic
 	if err != nil {
 		return engine.Means{}, err
 	}
-	if want := m.PairCount(); sum.Pairs != want || len(sum.Values) != 6 {
+	if want := m.PairCount(); sum.Pairs != want || len(sum.Values) != 7 {
 		return engine.Means{}, fmt.Errorf("%w: sums over %d pairs came back, where %d were asked for", ErrJob,
 			sum.Pairs,
 			want)
@@ -56,12 +56,13 @@ func (e *Cluster) judged(by engine.Predictor, name string) (*plan, error) {
 }
 
 func valuesOf(s engine.Sums) []float64 {
-	return []float64{s.Link, s.Likelihood, s.Naive, s.W, s.PU, s.AP}
+	return []float64{s.Link, s.Propensity, s.Likelihood, s.Naive, s.W, s.PU, s.AP}
 }
 
 func sumsOf(n numbered) engine.Sums {
 	v := n.Values
-	return engine.Sums{Pairs: n.Pairs, Link: v[0], Likelihood: v[1], Naive: v[2], W: v[3], PU: v[4], AP: v[5]}
+	return engine.Sums{Pairs: n.Pairs, Link: v[0], Propensity: v[1], Likelihood: v[2], Naive: v[3], W: v[4],
+		PU: v[5], AP: v[6]}
 }
 
 // allPairsFn sums all pairs from one block to another.
@@ -165,17 +166,18 @@ func (e *Cluster) Judge(ctx context.Context, by engine.Predictor) (HeldMeans, er
 	if err != nil {
 		return HeldMeans{}, err
 	}
-	if len(sum.Values) != 7 || !(sum.Values[6] > 0) {
-		return HeldMeans{}, fmt.Errorf("%w: %d sums of held-out pairs came back, where 7 were asked for", ErrJob,
+	if len(sum.Values) != 8 || !(sum.Values[7] > 0) {
+		return HeldMeans{}, fmt.Errorf("%w: %d sums of held-out pairs came back, where 8 were asked for", ErrJob,
 			len(sum.Values))
 	}
-	weight := sum.Values[6]
+	weight := sum.Values[7]
 	means := sumsOf(sum)
 	means.Pairs = 1
 	t := means.Means() // sums, over one
 	out := HeldMeans{Weight: weight, Means: engine.Means{
-		Pairs: sum.Pairs, MeanLink: t.MeanLink / weight, Likelihood: t.Likelihood / weight,
-		Naive: t.Naive / weight, W: t.W / weight, PU: t.PU / weight, AP: t.AP / weight,
+		Pairs: sum.Pairs, MeanLink: t.MeanLink / weight, MeanPropensity: t.MeanPropensity / weight,
+		Likelihood: t.Likelihood / weight, Naive: t.Naive / weight, W: t.W / weight, PU: t.PU / weight,
+		AP: t.AP / weight,
 	}}
 	return out, nil
 }

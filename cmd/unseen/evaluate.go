@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -32,6 +33,7 @@ type evaluateFlags struct {
 	floor       float64
 	certify     int
 	exact       bool
+	byFields    bool
 	deviceFlags
 	fairness      int
 	groups        string
@@ -127,6 +129,7 @@ func (f *evaluateFlags) register(cmd *cobra.Command) {
 	flags.SortFlags = false
 	flags.StringArrayVar(&f.against, "against", nil, "evaluate this `model` on the same pairs; repeatable")
 	flags.BoolVar(&f.exact, "exact", false, "also sum the risks over all pairs of held-out nodes")
+	flags.BoolVar(&f.byFields, "by-fields", false, "with --exact: also by the fields of source and target")
 	f.deviceFlags.register(cmd, "sums all pairs")
 	f.registerRows(cmd)
 	flags.IntVar(&f.certify, "certify", 0, "plant this many known truths and fit each")
@@ -168,6 +171,8 @@ func (f *evaluateFlags) check(given func(string) bool) error {
 		return usagef("--output is empty; give a path, or leave it out")
 	case given("device") && !f.exact:
 		return usagef("--device is what sums all pairs; give --exact too")
+	case f.byFields && !f.exact:
+		return usagef("--by-fields is about sums over all pairs; give --exact too")
 	}
 	if f.output != "" {
 		if err := atomicfile.Writable(f.output); err != nil {
@@ -237,7 +242,7 @@ func (f *evaluateFlags) settings(ctx context.Context, n *fittedNetwork,
 	prepared *sample.Prepared) (s evaluate.EvaluationSettings, warnings []string, err error) {
 	g := prepared.Graph
 	s.Name = filepath.Base(f.model)
-	s.Panel = evaluate.PanelSettings{Floor: f.floor, Threads: f.threads}
+	s.Panel = evaluate.PanelSettings{Floor: f.floor, ByFields: f.byFields, Threads: f.threads}
 	if f.exact {
 		s.Panel.Graph, s.Panel.Universe = prepared.LinkGraph(graph.Test), prepared.Universe(graph.Test)
 		if pairs, _, err := s.Panel.Universe.Count(s.Panel.Graph); err == nil && pairs > engine.MostPairs &&
@@ -309,6 +314,7 @@ func printEvaluation(w io.Writer, e *evaluate.Evaluation, output string) error {
 		e.Held)
 	fmt.Fprintf(&b, "\nThe risk of %s, log-loss, lower is better\n", e.Model)
 	printPanel(&b, e, e.Panel)
+	printFields(&b, e.Panel.Fields)
 	b.WriteString(wrap(e.Allowed()))
 	for k, o := range e.Others {
 		fmt.Fprintf(&b, "\nThe risk of %s (%s),\nby the exposure that %s has learned\n", o.Model, o.Method, e.Model)
@@ -374,6 +380,27 @@ func printPanel(b *strings.Builder, e *evaluate.Evaluation, p *evaluate.Panel) {
 			line += fmt.Sprintf(" %11.4g", *row.Exact)
 		}
 		b.WriteString(strings.TrimRight(line, " ") + "\n")
+	}
+}
+
+// printFields shows what the pairs of two fields come to: of those that have the most pairs.
+func printFields(b *strings.Builder, fields []evaluate.FieldPairMeans) {
+	const most = 12
+	if len(fields) == 0 {
+		return
+	}
+	fields = slices.Clone(fields)
+	slices.SortStableFunc(fields, func(x, y evaluate.FieldPairMeans) int {
+		return cmp.Compare(y.Means.Pairs, x.Means.Pairs)
+	})
+	fmt.Fprintf(b, "  over all pairs, by field of source and target\n  %-33s %12s %9s %9s %9s\n", "", "pairs", "mean ŷ",
+		"mean π̂", "R_AP")
+	for _, f := range fields[:min(len(fields), most)] {
+		fmt.Fprintf(b, "  %-33s %12s %8.3g %9.3g %9.3g\n", short(f.Source, 15)+" → "+short(f.Target, 15),
+			amount.Text(f.Means.Pairs), f.Means.MeanLink, f.Means.MeanPropensity, f.Means.AP)
+	}
+	if rest := len(fields) - most; rest > 0 {
+		fmt.Fprintf(b, "  and %s more, which --json has\n", amount.Text(rest))
 	}
 }
 

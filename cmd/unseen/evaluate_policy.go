@@ -80,8 +80,8 @@ func (f *policyFlags) asked(given func(string) bool) (bool, error) {
 		}
 		return false, nil
 	}
-	for _, name := range []string{"against", "exact", "certify", "fairness", "groups", "rank", "sources", "floor",
-		"seed"} {
+	for _, name := range []string{"against", "exact", "by-fields", "certify", "fairness", "groups", "rank", "sources",
+		"floor", "seed"} {
 		if given(name) {
 			return true, usagef("--%s and --log; a log values a policy and nothing else, so give one of them", name)
 		}

@@ -127,6 +127,21 @@ func againstTime(t *testing.T, g *graph.Graph, percent int) *graph.Graph {
 	return made
 }
 
+// hasFields checks that what the pairs of two fields come to is of all pairs.
+func hasFields(t *testing.T, p *evaluate.Panel) {
+	t.Helper()
+	pairs := int64(0)
+	for _, f := range p.Fields {
+		pairs += f.Means.Pairs
+		if !(f.Means.MeanPropensity > 0 && f.Means.MeanPropensity < 1 && f.Means.MeanLink > 0) {
+			t.Errorf("%s to %s: %+v", f.Source, f.Target, f.Means)
+		}
+	}
+	if pairs != p.Exact.Pairs {
+		t.Errorf("%d pairs by fields, %d in all", pairs, p.Exact.Pairs)
+	}
+}
+
 // A dataset is fitted, judged and reported; what is held out is held out from both models.
 func TestFitAndEvaluateADataset(t *testing.T) {
 	t.Parallel()
@@ -143,10 +158,12 @@ func TestFitAndEvaluateADataset(t *testing.T) {
 		*fitted.Held.AUC < .8 || fitted.Dataset.Plan.PerLink != graph.DefaultPerLink {
 		t.Errorf("fit says %+v of %+v", fitted.Held, fitted.Dataset)
 	}
-	page := well(t, "evaluate", bayes, dir, "--against", naive, "--exact", "--certify", "1", "-o", result, "--quiet")
+	page := well(t, "evaluate", bayes, dir, "--against", naive, "--exact", "--by-fields", "--certify", "1", "-o",
+		result, "--quiet")
 	fits80(t, strings.ReplaceAll(page, result, "evaluation.json"))
-	for _, says := range []string{"R_AP", "all pairs", "by the exposure that bayes.safetensors has learned",
-		"If π̂ were wrong", "The certificate", "To make a page of it"} {
+	for _, says := range []string{"R_AP", "all pairs", "mean π̂", " → ",
+		"by the exposure that bayes.safetensors has learned", "If π̂ were wrong", "The certificate",
+		"To make a page of it"} {
 		if !strings.Contains(page, says) {
 			t.Errorf("the page does not say %q:\n%s", says, page)
 		}
@@ -183,12 +200,13 @@ func TestFitAndEvaluateADataset(t *testing.T) {
 	if n := int64(fitted.Dataset.Nodes); e.Panel.Exact.Pairs > n*(n-1)/4 {
 		t.Errorf("%d pairs are summed for a tenth of %d sources", e.Panel.Exact.Pairs, n)
 	}
+	hasFields(t, e.Panel)
 	saysAsFarAsLinksAllow(t, &e, page, dir, naive)
 	if len(e.Warnings) > 0 && strings.Contains(strings.Join(e.Warnings, " "), "held out when it was fitted") {
 		t.Errorf("both were fitted alike: %v", e.Warnings)
 	}
-	if again := well(t, "evaluate", bayes, dir, "--against", naive, "--exact", "--certify", "1", "--quiet", "--json",
-		"--threads", "1", "--device", "cpu"); again != string(raw) {
+	if again := well(t, "evaluate", bayes, dir, "--against", naive, "--exact", "--by-fields", "--certify", "1",
+		"--quiet", "--json", "--threads", "1", "--device", "cpu"); again != string(raw) {
 		t.Error("with one thread the evaluation is another")
 	}
 	html := filepath.Join(out, "report.html")

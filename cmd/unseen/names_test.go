@@ -202,8 +202,8 @@ func TestNamesInOutputs(t *testing.T) {
 		"fit HOME/demo/dataset -o HOME/fitted.safetensors --certify 1",
 		"fit HOME/demo/dataset --method ap --search lambda-r=1,10",
 		"index HOME/demo/dataset --model HOME/fitted.safetensors",
-		"evaluate HOME/fitted.safetensors HOME/demo/dataset --against HOME/demo/naive.safetensors --exact --fairness " +
-			"-o HOME/evaluation.json",
+		"evaluate HOME/fitted.safetensors HOME/demo/dataset --against HOME/demo/naive.safetensors --exact " +
+			"--by-fields --fairness -o HOME/evaluation.json",
 		"recommend HOME/demo/model.safetensors HOME/demo/dataset p7 --naive HOME/demo/naive.safetensors --explain " +
 			"--compare",
 		"recommend HOME/demo/model.safetensors HOME/demo/dataset --all -o HOME/lists --format csv --naive " +

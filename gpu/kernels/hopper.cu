@@ -30,6 +30,7 @@ __device__ __forceinline__ void addWhole(const Job &job, const Corner &c, u32 as
     t.pairs += kWide;
   }
   if (kKind == 4) t.finish(c.there.x, c.back.x);
+  if (!kDense && kKind != 2) t.exposed = float(t.pairs) * (c.there.x + c.back.x);
 }
 
 // addTile adds the fours of one group.

@@ -33,7 +33,7 @@ struct Job {
 };
 
 // How many sums a thread keeps.
-constexpr int kSums = 6;
+constexpr int kSums = 7;
 constexpr float kLn2 = 0.6931471805599453f, kLog2e = 1.4426950408889634f;
 
 __device__ __forceinline__ float exp2Fast(float x) { float y; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
@@ -139,9 +139,9 @@ struct Exposure {
   }
 };
 
-// Totals of a thread over one tile: Σσ, Σ softplus z, Σ −log q, Σψ softplus z, Στ softplus −z, and how many pairs.
+// Totals of a thread over one tile: Σσ, Σ softplus z, Σ −log q, Σψ softplus z, Στ softplus −z, Σπ, and how many pairs.
 struct Totals {
-  float link = 0, no = 0, nll = 0, psi = 0, tau = 0;
+  float link = 0, no = 0, nll = 0, psi = 0, tau = 0, exposed = 0;
   u32 pairs = 0;
   // Of rare exposure Σσ², Σσ(−z) softplus z, Σσ softplus −z, and the last two times σ
   float squares = 0, hidden = 0, shown = 0, hiddenMore = 0, shownMore = 0;
@@ -189,6 +189,7 @@ struct Totals {
     EACH r[e] = inverse(masked[e] + p.other[e]) * w[e];
     EACH seen[e] = x.pi[e] * p.sigma[e];
     EACH nll = fmaf(negLogAny(seen[e], q[e]), w[e], nll);
+    EACH exposed = fmaf(x.pi[e], w[e], exposed);
     EACH psi = fmaf(p.other[e] * r[e], p.no[e], psi);
     EACH tau = fmaf(masked[e] * r[e], p.yes[e], tau);
   }
@@ -210,6 +211,7 @@ struct Totals {
       nll += negLogSmall(fmaf(-a, b, a + b));
     } else if (kKind == 3) {
       EACH nll += negLogAny(seen[e], both[e]);
+      EACH exposed += x.pi[e] + y.pi[e];
     } else { // two by two
       const float a = fmaf(-seen[0], seen[1], seen[0] + seen[1]), b = fmaf(-seen[2], seen[3], seen[2] + seen[3]);
       nll += negLogAny(a, both[0] * both[1]) + negLogAny(b, both[2] * both[3]);
@@ -230,6 +232,7 @@ struct Totals {
     sums[3] += psi;
     sums[4] += tau;
     sums[5] += pairs;
+    sums[6] += exposed;
   }
 };
 
