@@ -522,8 +522,8 @@ func weightsOf(link model.LinkModel) int {
 	return layout.Parts()[0].Size()
 }
 
-// sampledProducts is how many pairs MeanSquare uses.
-const sampledProducts = 2000
+// SampledProducts is how many pairs MeanSquare uses.
+const SampledProducts = 2000
 
 // MeanSquare returns the mean of ‖h_i⊙h_j‖² over up to 2,000 pairs, evenly spaced: the size of what a diagonal
 // model's weights multiply, by which they are scaled and their prior is chosen; of factors that is the mean ‖h_j‖², and
@@ -537,7 +537,7 @@ func MeanSquare(link model.LinkModel, p *graph.Pairs) (meanSquare float64) {
 		return 0
 	}
 	grad, params, one := make([]float32, link.Size()), make([]float32, link.Size()), []float32{1}
-	pairs := min(p.Len(), sampledProducts)
+	pairs := min(p.Len(), SampledProducts)
 	for i := range pairs {
 		k := i * p.Len() / pairs
 		clear(grad)

@@ -39,29 +39,34 @@ func (g *Graph) SplitLastLinks(s Shares) (*Split, error) {
 		return nil, fmt.Errorf("%w: no link has a time; give times, or split links at random", ErrDates)
 	}
 	of := make([]Subset, g.LinkCount())
-	var places []int
 	for i := range int32(g.Len()) {
-		times, first := g.OutTimes(i), g.out.start[i]
-		places = places[:0]
-		for k := range times {
-			places = append(places, k)
-		}
-		slices.SortStableFunc(places, func(a, b int) int { return cmp.Compare(times[a], times[b]) })
-		n := float64(len(places))
-		test := min(int(math.Round(s.Test*n)), max(len(places)-1, 0))
-		validation := min(int(math.Round(s.Validation*n)), max(len(places)-1-test, 0))
-		for k, place := range places {
-			switch {
-			case k >= len(places)-test:
-				of[first+int64(place)] = Test
-			case k >= len(places)-test-validation:
-				of[first+int64(place)] = Validation
-			}
-		}
+		s.LastLinks(of[g.out.start[i]:], g.OutTimes(i))
 	}
 	return g.splitLinks(of,
 		"give it a larger share, or set %v to whole to hold nothing out; sources with one or two links have none "+
 			"to spare", hint.Setting("split"))
+}
+
+// LastLinks sets the subsets of all links of one source, given their times by ascending target; see SplitLastLinks.
+func (s Shares) LastLinks(of []Subset, times []int64) {
+	places := make([]int, len(times))
+	for k := range places {
+		places[k] = k
+	}
+	slices.SortStableFunc(places, func(a, b int) int { return cmp.Compare(times[a], times[b]) })
+	n := float64(len(places))
+	test := min(int(math.Round(s.Test*n)), max(len(places)-1, 0))
+	validation := min(int(math.Round(s.Validation*n)), max(len(places)-1-test, 0))
+	for k, place := range places {
+		switch {
+		case k >= len(places)-test:
+			of[place] = Test
+		case k >= len(places)-test-validation:
+			of[place] = Validation
+		default:
+			of[place] = Train
+		}
+	}
 }
 
 // SplitLinksByDate divides the links by their times: train is what comes before the date validation, test starts with
@@ -81,15 +86,23 @@ func (g *Graph) SplitLinksByDate(validation, test time.Time) (*Split, error) {
 			continue
 		}
 		oldest, newest = min(oldest, t), max(newest, t)
-		switch {
-		case t >= ceilSecond(test):
-			of[k] = Test
-		case t >= ceilSecond(validation):
-			of[k] = Validation
-		}
+		of[k] = SubsetByDate(t, validation, test)
 	}
 	return g.splitLinks(of, "choose dates between %s and %s", day(time.Unix(oldest, 0)),
 		day(time.Unix(newest, 0)))
+}
+
+// SubsetByDate returns the subset of a link at a time; see SplitLinksByDate.
+func SubsetByDate(t int64, validation, test time.Time) Subset {
+	switch {
+	case t == NoTime:
+		return Train
+	case t >= ceilSecond(test):
+		return Test
+	case t >= ceilSecond(validation):
+		return Validation
+	}
+	return Train
 }
 
 // SplitLinksAtRandom draws the subset of every link by its share. The zero Shares mean DefaultShares.
@@ -100,14 +113,20 @@ func (g *Graph) SplitLinksAtRandom(s Shares, src rand.Source) (*Split, error) {
 	}
 	of, random := make([]Subset, g.LinkCount()), rand.New(src)
 	for k := range of {
-		switch x := random.Float64(); {
-		case x < s.Test:
-			of[k] = Test
-		case x < s.Test+s.Validation:
-			of[k] = Validation
-		}
+		of[k] = s.SubsetFor(random.Float64())
 	}
 	return g.splitLinks(of, "give it a larger share, or take a graph with more links")
+}
+
+// SubsetFor returns the subset of a link for which x was drawn uniformly from [0, 1); see SplitLinksAtRandom.
+func (s Shares) SubsetFor(x float64) Subset {
+	switch {
+	case x < s.Test:
+		return Test
+	case x < s.Test+s.Validation:
+		return Validation
+	}
+	return Train
 }
 
 // splitLinks makes a split of the subset of every link, by its place in the table of links.

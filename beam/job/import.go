@@ -116,7 +116,9 @@ func Import(ctx context.Context, runner Runner, to shards.Location, s ImportSett
 		return nil, fmt.Errorf("%w: %s holds shards already; give another place, or remove them", shards.ErrContent,
 			to.Root)
 	}
-	files, err := worksUnder(ctx, s.Paths)
+	files, err := filesUnder(ctx, s.Paths, "works (.gz or .jsonl)", func(name string) bool {
+		return strings.HasSuffix(name, ".gz") || strings.HasSuffix(name, ".jsonl")
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -275,14 +277,14 @@ func (s ImportSettings) withDefaults() (ImportSettings, error) {
 	return s, nil
 }
 
-// worksUnder lists the files of works, in an order that does not depend on the storage.
-func worksUnder(ctx context.Context, paths []string) (files []string, err error) {
+// filesUnder lists the files of a kind, in an order that does not depend on the storage.
+func filesUnder(ctx context.Context, paths []string, kind string, is func(name string) bool) (files []string,
+	err error) {
 	for _, path := range paths {
 		location := shards.Location{Root: path}
 		if location.Local() {
 			err := filepath.WalkDir(path, func(file string, entry fs.DirEntry, err error) error {
-				if err == nil && !entry.IsDir() && (file == path || strings.HasSuffix(file, ".gz") ||
-					strings.HasSuffix(file, ".jsonl")) {
+				if err == nil && !entry.IsDir() && (file == path || is(entry.Name())) {
 					files = append(files, shards.Location{Root: file}.Absolute().Root)
 				}
 				return err
@@ -305,7 +307,7 @@ func worksUnder(ctx context.Context, paths []string) (files []string, err error)
 	}
 	slices.Sort(files)
 	if files = slices.Compact(files); len(files) == 0 {
-		return nil, fmt.Errorf("%w: no works (.gz or .jsonl) in %s", shards.ErrMissing, strings.Join(paths, ", "))
+		return nil, fmt.Errorf("%w: no %s in %s", shards.ErrMissing, kind, strings.Join(paths, ", "))
 	}
 	return files, nil
 }
@@ -870,26 +872,36 @@ func draw(rng *rand.Rand, sources, targets []int32, taken map[graph.Link]bool, r
 }
 
 // products looks at ‖h_i⊙h_j‖² of its share of 2,000 pairs.
-func (p *plan) products(ctx context.Context, pairs *graph.Pairs, out *pairsResult) error {
+func (p *plan) products(ctx context.Context, pairs *graph.Pairs, out *pairsResult) (err error) {
 	blocks := len(p.Layout.Blocks)
-	want := min(2000/(blocks*blocks)+1, pairs.Len())
+	out.Products = min(2000/(blocks*blocks)+1, pairs.Len())
+	var places []int
+	for k := range out.Products {
+		places = append(places, k*pairs.Len()/out.Products)
+	}
+	out.Squares, err = p.squares(ctx, pairs, places)
+	return err
+}
+
+// squares returns the sum of ‖h_i⊙h_j‖² over some of the pairs.
+func (p *plan) squares(ctx context.Context, pairs *graph.Pairs, places []int) (float64, error) {
+	if len(places) == 0 {
+		return 0, nil
+	}
 	some := &graph.Pairs{}
 	var numbers []int32
-	for k := range want {
-		at := k * pairs.Len() / want
+	for _, at := range places {
 		addPair(some, graph.Link{Source: int32(len(numbers)), Target: int32(len(numbers) + 1)}, true, 1, 1)
 		numbers = append(numbers, pairs.Source[at], pairs.Target[at])
 	}
 	nodes, err := p.shards().Gather(ctx, p.Layout, numbers, p.Threads)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer nodes.Vectors.Close()
 	link, err := model.NewLink("diagonal", nodes, model.LinkOptions{})
 	if err != nil {
-		return err
+		return 0, err
 	}
-	out.Products = want
-	out.Squares = fit.MeanSquare(link, some) * float64(want)
-	return nil
+	return fit.MeanSquare(link, some) * float64(len(places)), nil
 }

@@ -36,6 +36,7 @@ type plan struct {
 	Floor float64 `json:"floor,omitempty"` // of sums over all pairs
 
 	Import *importPlan `json:"import,omitempty"`
+	Tables *tablePlan  `json:"tables,omitempty"` // of an import of interactions
 
 	K      int  `json:"k,omitempty"` // of lists
 	Linked bool `json:"linked,omitempty"`

@@ -33,9 +33,9 @@ func Cut(ctx context.Context, to Location, prepared *sample.Prepared, s CutSetti
 	if s.Pairs == 0 {
 		s.Pairs = 1 << 20
 	}
-	if s.Nodes < 1 || s.Nodes > mostInBlock || s.Pairs < 1 {
+	if s.Nodes < 1 || s.Nodes > MostInBlock || s.Pairs < 1 {
 		return nil, fmt.Errorf("%w: blocks of %d nodes, shards of %d pairs; give positive numbers, at most %d nodes",
-			ErrContent, s.Nodes, s.Pairs, mostInBlock)
+			ErrContent, s.Nodes, s.Pairs, MostInBlock)
 	}
 	if to.Exists(ctx, ManifestFile) {
 		return nil, fmt.Errorf("%w: %s holds shards already; give another place, or remove them", ErrContent, to.Root)

@@ -66,7 +66,7 @@ func (s GenerateSettings) complete() (GenerateSettings, error) {
 	}
 	if s.Blocks == 0 && s.ShardSize > 0 {
 		full := math.Ceil(math.Sqrt(float64(s.Pairs) / float64(s.ShardSize)))
-		s.Blocks = max(1, min(int(full), s.Nodes/2), (s.Nodes+mostInBlock-1)/mostInBlock)
+		s.Blocks = max(1, min(int(full), s.Nodes/2), (s.Nodes+MostInBlock-1)/MostInBlock)
 	}
 	s.Threads = kern.Threads(s.Threads)
 	switch {
@@ -78,9 +78,9 @@ func (s GenerateSettings) complete() (GenerateSettings, error) {
 			ErrContent, s.Pairs, s.PerLink, s.ShardSize)
 	case s.Fields < 1 || s.Fields >= math.MaxUint16:
 		return s, fmt.Errorf("%w: %d fields; give 1 to %d", ErrContent, s.Fields, math.MaxUint16-1)
-	case s.Blocks < 1 || s.Blocks > s.Nodes/2 || (s.Nodes+s.Blocks-1)/s.Blocks > mostInBlock:
+	case s.Blocks < 1 || s.Blocks > s.Nodes/2 || (s.Nodes+s.Blocks-1)/s.Blocks > MostInBlock:
 		return s, fmt.Errorf("%w: %d blocks of %d nodes; a block has 2 to %d", ErrContent, s.Blocks, s.Nodes,
-			mostInBlock)
+			MostInBlock)
 	}
 	return s, nil
 }

@@ -35,8 +35,8 @@ const (
 	Version      = 1
 )
 
-// mostInBlock is how many nodes a block has at most: what a worker keeps of each while it reads a shard is 4 bytes.
-const mostInBlock = 1 << 24
+// MostInBlock is how many nodes a block has at most: what a worker keeps of each while it reads a shard is 4 bytes.
+const MostInBlock = 1 << 24
 
 const mostDim = 1 << 16 // of vectors
 
@@ -182,9 +182,9 @@ func (m *Manifest) validate(where string) error {
 	}
 	next, files := 0, []FileSum(nil)
 	for k, b := range m.Blocks {
-		if b.First != next || b.Nodes < 1 || b.Nodes > mostInBlock || b.Nodes > math.MaxInt32-next {
+		if b.First != next || b.Nodes < 1 || b.Nodes > MostInBlock || b.Nodes > math.MaxInt32-next {
 			return fail("block %d has %d nodes from %d, where %d comes next and %d is the most", k, b.Nodes, b.First,
-				next, mostInBlock)
+				next, MostInBlock)
 		}
 		next += b.Nodes
 		files = append(files, b.Table, b.Vectors)

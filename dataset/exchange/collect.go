@@ -165,14 +165,8 @@ func (c *collector) Node(n NodeRecord, at Place) (int32, error) {
 			return -1, err
 		}
 	}
-	for _, part := range [...]struct{ name, text string }{{"id", n.ID}, {"field", n.Field}, {"title", n.Title},
-		{"text", n.Text}} {
-		if most := mostBytes[part.name]; len(part.text) > most {
-			return -1, c.Reject(at, tooLong(part.name, len(part.text), most), []byte(n.ID[:min(len(n.ID), beginning)]))
-		}
-		if !utf8.ValidString(part.text) {
-			return -1, c.Reject(at, withEncodingHint(fmt.Errorf("%w: the %s", ErrEncoding, part.name)), []byte(n.ID))
-		}
+	if err := n.fault(); err != nil {
+		return -1, c.Reject(at, err, []byte(n.ID[:min(len(n.ID), beginning)]))
 	}
 	if err := c.names.take(at, len(n.ID)+len(n.Title)); err != nil {
 		return -1, err
@@ -184,11 +178,9 @@ func (c *collector) Node(n NodeRecord, at Place) (int32, error) {
 	i, err := c.builder.AddNode(graph.Node{ID: n.ID, Field: field, Title: n.Title, Time: n.Time, Role: n.Role})
 	switch {
 	case errors.Is(err, graph.ErrEmptyID):
-		return -1, c.Reject(at, hint.Wrap(fmt.Errorf("%w: the id is empty", ErrFormat), "give every node an id"),
-			[]byte(n.Title))
+		return -1, c.Reject(at, emptyID(), []byte(n.Title))
 	case errors.Is(err, graph.ErrDuplicateNode):
-		return -1, c.Reject(at, hint.Wrap(fmt.Errorf("%w: %.80q", ErrDuplicateNode, n.ID),
-			"merge the records, or change one id"), []byte(n.ID))
+		return -1, c.Reject(at, duplicateID(n.ID), []byte(n.ID))
 	case err != nil:
 		return -1, &Error{at, err}
 	}
@@ -211,6 +203,28 @@ func (c *collector) Node(n NodeRecord, at Place) (int32, error) {
 		return i, c.ctx.Err()
 	}
 	return i, nil
+}
+
+// fault says what is wrong with the texts of a node: too long, or not UTF-8.
+func (n *NodeRecord) fault() error {
+	for _, part := range [...]struct{ name, text string }{{"id", n.ID}, {"field", n.Field}, {"title", n.Title},
+		{"text", n.Text}} {
+		if most := mostBytes[part.name]; len(part.text) > most {
+			return tooLong(part.name, len(part.text), most)
+		}
+		if !utf8.ValidString(part.text) {
+			return withEncodingHint(fmt.Errorf("%w: the %s", ErrEncoding, part.name))
+		}
+	}
+	return nil
+}
+
+func duplicateID(id string) error {
+	return hint.Wrap(fmt.Errorf("%w: %.80q", ErrDuplicateNode, id), "merge the records, or change one id")
+}
+
+func emptyID() error {
+	return hint.Wrap(fmt.Errorf("%w: the id is empty", ErrFormat), "give every node an id")
 }
 
 // nameRoom is the memory that names of nodes may still take.

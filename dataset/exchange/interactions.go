@@ -209,8 +209,9 @@ type interactions struct {
 	clicks, shown, goods, users string // files, "" where there is none
 	people, items               *interner
 	clicked, showings           pairTable
+	begun                       bool // the first click was read
 	rated, counted, withShown   bool
-	ratings                     ratings
+	ratings                     RatingScale
 	threshold, least            float64
 	surfaces                    *interner
 	ids                         [2]string // the person and the item of the record that is being read
@@ -222,7 +223,7 @@ func newInteractions(o Options, s interactionSink) (*interactions, error) {
 	room := newNameRoom(o)
 	x := &interactions{sink: s, options: o, clicks: o.Flag("clicks"), shown: o.Flag("impressions"),
 		goods: o.Flag("items"), users: o.Flag("users"), people: newInterner(), items: newInterner(),
-		surfaces: newInterner(), threshold: math.NaN()}
+		surfaces: newInterner()}
 	if x.clicks == "" && x.shown == "" {
 		return nil, failAt(Place{}, fmt.Errorf("%w: no clicks", ErrUsage),
 			"set %v to a file with a person and an item "+
@@ -230,20 +231,28 @@ func newInteractions(o Options, s interactionSink) (*interactions, error) {
 	}
 	x.people.room, x.items.room = &room, &room
 	x.beside()
+	var err error
+	x.threshold, x.least, err = linkRule(o)
+	return x, err
+}
+
+// linkRule returns from which rating and from which count of clicks on a pair is a link; NaN of a rating that is not
+// given.
+func linkRule(o Options) (threshold, least float64, err error) {
+	threshold = math.NaN()
 	for _, f := range []struct {
 		flag string
 		into *float64
-	}{{"threshold", &x.threshold}, {"min-count", &x.least}} {
+	}{{"threshold", &threshold}, {"min-count", &least}} {
 		text := o.Flag(f.flag)
 		if text == "" {
 			continue
 		}
-		var err error
 		if *f.into, err = strconv.ParseFloat(text, 64); err != nil || math.IsNaN(*f.into) {
-			return nil, failAt(Place{}, fmt.Errorf("%w: %s is %.40q", ErrUsage, f.flag, text), "give a number")
+			return 0, 0, failAt(Place{}, fmt.Errorf("%w: %s is %.40q", ErrUsage, f.flag, text), "give a number")
 		}
 	}
-	return x, nil
+	return threshold, least, nil
 }
 
 // beside looks for the files that usually lie beside the clicks: those of RecBole and of MovieLens.
@@ -376,59 +385,88 @@ func (x *interactions) readClicks(ctx context.Context) error {
 	if x.clicks == "" {
 		return nil
 	}
-	t, begun := &x.clicked, false
-	q := records{x.clicks, x.options, x.sink, interactionRoles, []string{"user", "item"}}
-	err := x.store(ctx, q, t, func(r record) (pairRow, bool, error) {
-		if !begun {
-			begun, x.rated, x.counted = true, r.has(3), r.has(4) && !r.has(3)
-			t.timed, t.valued = r.has(2), x.rated || x.counted
-		}
-		row, ok, err := x.ends(r)
-		if err != nil || !ok || !t.valued {
-			return row, ok, err
-		}
-		role := 3
-		if x.counted {
-			role = 4
-		}
-		value, err := number(r, role, math.NaN())
-		if err != nil {
-			return row, false, x.sink.Reject(r.place(), err, r.raw())
-		}
-		if row.value = float32(value); x.rated {
-			x.ratings.add(value)
-		}
-		return row, true, nil
-	})
-	if err != nil {
+	t := &x.clicked
+	if err := x.store(ctx, x.clickRecords(), t, x.clickRow); err != nil {
 		return err
 	}
 	if t.rows == 0 && x.shown == "" {
-		return failAt(Place{File: x.clicks}, fmt.Errorf("%w: no clicks", ErrFormat),
-			"check that the file is not empty, and that the settings name its columns")
+		return noClicks(x.clicks)
 	}
 	return x.choose()
 }
 
-// ratings is what is known of the ratings' scale.
-type ratings struct {
-	n         int
-	low, high float64
-	halves    bool // all are halves from .5 to 5
-	signs     bool // all are −1, 0 or 1
+func noClicks(file string) error {
+	return failAt(Place{File: file}, fmt.Errorf("%w: no clicks", ErrFormat),
+		"check that the file is not empty, and that the settings name its columns")
 }
 
-func (s *ratings) add(x float64) {
-	if math.IsNaN(x) {
+// clickRecords are the records of the clicks.
+func (x *interactions) clickRecords() records {
+	return records{x.clicks, x.options, x.sink, interactionRoles, []string{"user", "item"}}
+}
+
+// clickRow reads a click; false where the record was rejected. The first record says which columns there are.
+func (x *interactions) clickRow(r record) (pairRow, bool, error) {
+	t := &x.clicked
+	if !x.begun {
+		x.begun, x.rated, x.counted = true, r.has(3), r.has(4) && !r.has(3)
+		t.timed, t.valued = r.has(2), x.rated || x.counted
+	}
+	row, ok, err := x.ends(r)
+	if row.value = float32(math.NaN()); err != nil || !ok || !t.valued {
+		return row, ok, err
+	}
+	role := 3
+	if x.counted {
+		role = 4
+	}
+	value, err := number(r, role, math.NaN())
+	if err != nil {
+		return row, false, x.sink.Reject(r.place(), err, r.raw())
+	}
+	if row.value = float32(value); x.rated {
+		x.ratings.add(value)
+	}
+	return row, true, nil
+}
+
+// RatingScale is what is known of the scale of ratings.
+type RatingScale struct {
+	Count     int
+	Low, High float64
+	Halves    bool // all are halves from .5 to 5
+	Signs     bool // all are −1, 0 or 1
+}
+
+func (s *RatingScale) add(x float64) {
+	if !math.IsNaN(x) {
+		s.Join(RatingScale{1, x, x, x >= .5 && x <= 5 && 2*x == math.Trunc(2*x), x == -1 || x == 0 || x == 1})
+	}
+}
+
+// Join adds the ratings of another part of a table.
+func (s *RatingScale) Join(other RatingScale) {
+	if s.Count == 0 || other.Count == 0 {
+		if other.Count > 0 {
+			*s = other
+		}
 		return
 	}
-	if s.n == 0 {
-		*s = ratings{0, x, x, true, true}
+	s.Count += other.Count
+	s.Low, s.High = min(s.Low, other.Low), max(s.High, other.High)
+	s.Signs, s.Halves = s.Signs && other.Signs, s.Halves && other.Halves
+}
+
+// Threshold returns the least rating that is a link where the scale says it; else the error asks for one.
+func (s RatingScale) Threshold(file string) (float64, error) {
+	switch {
+	case s.Signs:
+		return 1, nil
+	case s.Halves && s.High >= 4:
+		return 4, nil
 	}
-	s.n++
-	s.low, s.high = min(s.low, x), max(s.high, x)
-	s.signs = s.signs && (x == -1 || x == 0 || x == 1)
-	s.halves = s.halves && x >= .5 && x <= 5 && 2*x == math.Trunc(2*x)
+	return 0, failAt(Place{File: file}, fmt.Errorf("%w: ratings from %v to %v, and nothing says which are links",
+		ErrUsage, s.Low, s.High), "set %v to the least rating that is a link", hint.Setting("threshold"))
 }
 
 // choose decides from which rating on a pair is a link: as given, or where the scale says it.
@@ -436,20 +474,16 @@ func (x *interactions) choose() error {
 	if !x.rated || !math.IsNaN(x.threshold) {
 		return nil
 	}
-	switch s := x.ratings; {
-	case s.n == 0:
+	if x.ratings.Count == 0 {
 		x.rated = false // the column is empty
 		return nil
-	case s.signs:
-		x.threshold = 1
-	case s.halves && s.high >= 4:
-		x.threshold = 4
-	default:
-		return failAt(Place{File: x.clicks}, fmt.Errorf("%w: ratings from %v to %v, and nothing says which are links",
-			ErrUsage, s.low, s.high), "set %v to the least rating that is a link", hint.Setting("threshold"))
+	}
+	var err error
+	if x.threshold, err = x.ratings.Threshold(x.clicks); err != nil {
+		return err
 	}
 	x.sink.Note("%s: ratings from %v to %v; from %v on they are links. Set %v to change that.", x.clicks,
-		x.ratings.low, x.ratings.high, x.threshold, hint.Setting("threshold"))
+		x.ratings.Low, x.ratings.High, x.threshold, hint.Setting("threshold"))
 	return nil
 }
 
@@ -536,8 +570,7 @@ func (x *interactions) addNodes(ctx context.Context) error {
 			amount.OneOrMore(shared, "id is", "ids are"), prefix)
 		for k := range int32(x.people.len()) {
 			if id := prefix + x.people.id(k); x.items.find(id) >= 0 {
-				return failAt(Place{}, fmt.Errorf("%w: %.80q is a person's id with the prefix, and an item's", ErrUsage,
-					id), "set %v to a text that no id begins with", hint.Setting("userPrefix"))
+				return SharedID(id)
 			}
 		}
 	}
@@ -560,12 +593,10 @@ func (x *interactions) addSide(ctx context.Context, file string, roles []role, o
 	if file != "" {
 		q := records{file, x.options, x.sink, roles, []string{"id"}}
 		if err := q.each(ctx, func(r record) error {
-			when, err := nodeTime(r, 4)
+			n, err := x.nodeRecord(r, side)
 			if err != nil {
-				return x.sink.Reject(r.place(), hint.Wrap(plainReason(err), timeHint), r.raw())
+				return x.sink.Reject(r.place(), err, r.raw())
 			}
-			n := NodeRecord{ID: r.text(0), Field: x.field(r.text(1), side), Title: r.text(2), Text: r.text(3),
-				Role: side, Time: when}
 			if n.ID != "" {
 				n.ID = prefix + n.ID
 			}
@@ -594,6 +625,16 @@ func (x *interactions) addSide(ctx context.Context, file string, roles []role, o
 			amount.OneOrMore(bare, "id of the clicks or impressions has", "ids of the clicks or impressions have"))
 	}
 	return node, nil
+}
+
+// nodeRecord reads a person or an item.
+func (x *interactions) nodeRecord(r record, side graph.Role) (NodeRecord, error) {
+	when, err := nodeTime(r, 4)
+	if err != nil {
+		return NodeRecord{}, hint.Wrap(plainReason(err), timeHint)
+	}
+	return NodeRecord{ID: r.text(0), Field: x.field(r.text(1), side), Title: r.text(2), Text: r.text(3), Role: side,
+		Time: when}, nil
 }
 
 // field is the first field of a list with bars between them, as in MovieLens: a field is one group of items, and whole

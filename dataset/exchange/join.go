@@ -251,27 +251,41 @@ func (x *interactions) shownPair(number int, clicks, showings []uint64) (p pairR
 // click says whether the clicks of a pair make a link, and when it was first clicked. The row has
 // the rating that counts.
 func (x *interactions) click(number int, keys []uint64) (p pairRow, linked bool, when int64) {
-	when = graph.NoTime
-	latest, rating, count := int64(graph.NoTime), math.NaN(), 0.
+	clicks := NewPairClicks()
 	for _, key := range keys {
 		p = x.clicked.at(number, key)
-		if p.seconds != graph.NoTime && (when == graph.NoTime || p.seconds < when) {
-			when = p.seconds
-		}
-		switch value := float64(p.value); {
-		case !x.rated && !math.IsNaN(value):
-			count += value
-		case !x.rated:
-			count++
-		case p.seconds >= latest: // the last one counts
-			rating, latest = value, p.seconds
-		}
+		clicks.Add(p.seconds, p.value, x.rated)
 	}
 	if x.rated {
-		p.value = float32(rating)
-		return p, rating >= x.threshold, when
+		p.value = float32(clicks.rating)
+		return p, clicks.rating >= x.threshold, clicks.First
 	}
-	return p, count >= x.least, when
+	return p, clicks.count >= x.least, clicks.First
+}
+
+// PairClicks is what the clicks of one pair come to.
+type PairClicks struct {
+	First         int64 // when it was first clicked; graph.NoTime where that is unknown
+	latest        int64
+	rating, count float64
+}
+
+// NewPairClicks returns those of a pair that was not clicked yet.
+func NewPairClicks() PairClicks { return PairClicks{graph.NoTime, graph.NoTime, math.NaN(), 0} }
+
+// Add adds a click, in the order of the table: its value is a rating, or a count if it is rated by none, NaN for one.
+func (c *PairClicks) Add(seconds int64, value float32, rated bool) {
+	if seconds != graph.NoTime && (c.First == graph.NoTime || seconds < c.First) {
+		c.First = seconds
+	}
+	switch value := float64(value); {
+	case !rated && !math.IsNaN(value):
+		c.count += value
+	case !rated:
+		c.count++
+	case seconds >= c.latest: // the last one counts
+		c.rating, c.latest = value, seconds
+	}
 }
 
 // pairShown is how a pair was shown, over all its showings.

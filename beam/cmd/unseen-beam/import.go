@@ -4,11 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"unseen/beam/job"
 	"unseen/beam/shards"
+	"unseen/dataset/exchange"
 	"unseen/graph"
 	"unseen/sample"
 )
@@ -21,13 +24,19 @@ type importFlags struct {
 	seed                uint64
 	cut                 shards.CutSettings
 	works               job.ImportSettings
+	dates               [2]string          // where validation and test begin
+	tables              map[string]*string // settings of interactions, by name
 }
+
+// notTables are the settings of interactions that need one machine: all that is about what was shown.
+var notTables = []string{"impressions", "impression-user", "impression-item", "impression-time", "position", "surface",
+	"probability", "clicked", "exposed", "log"}
 
 func newImport() *cobra.Command {
 	var f importFlags
 	cmd := &cobra.Command{
-		Use:   "import PATH… -o SHARDS",
-		Short: "Make shards of a dataset, or of OpenAlex's works",
+		Use:   "import [PATH…] -o SHARDS",
+		Short: "Make shards of a dataset, of OpenAlex's works, or of people and items",
 		Long: `Make shards: blocks of nodes with their vectors, and shards of links and pairs
 between blocks.
 
@@ -37,10 +46,17 @@ that unseen fit draws, so that the models are the same.
 --from openalex reads works as jobs of the runner: files of JSON lines, plain or
 .gz, folders, or patterns such as s3://openalex/data/works/*/*.gz. Vectors are
 made of titles and abstracts by --encoder, the encoder.safetensors that unseen
-encode leaves in a dataset: make one from a sample of the works first.`,
+encode leaves in a dataset: make one from a sample of the works first.
+
+--from interactions reads tables of people and items as jobs: --clicks, --items
+and --users, each a file or a folder of files, in the order of their names. The
+shards are those of unseen import interactions and unseen-beam import, byte for
+byte, but for impressions and lenient imports, which need one machine. Titles
+and texts become vectors by --encoder.`,
 		Example: `  unseen-beam import papers -o shards
-  unseen-beam import --from openalex works -o shards --encoder sample/encoder.safetensors --blocks 128`,
-		Args: cobra.MinimumNArgs(1),
+  unseen-beam import --from openalex works -o shards --encoder sample/encoder.safetensors --blocks 128
+  unseen-beam import --from interactions --clicks clicks --items items.csv -o shards \
+    --encoder sample/encoder.safetensors`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			m, err := f.run(cmd, args)
 			if err != nil {
@@ -52,17 +68,73 @@ encode leaves in a dataset: make one from a sample of the works first.`,
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.StringVarP(&f.output, "output", "o", "", "`place` for the shards, which must not be there yet")
-	flags.StringVar(&f.from, "from", "dataset", "dataset or openalex")
-	flags.StringVar(&f.works.Encoder, "encoder", "", "what makes vectors of works")
-	flags.IntVar(&f.works.Blocks, "blocks", 16, "of works: how many blocks")
+	flags.StringVar(&f.from, "from", "dataset", "dataset, openalex or interactions")
+	flags.StringVar(&f.works.Encoder, "encoder", "", "what makes vectors of works, or of people and items")
+	flags.IntVar(&f.works.Blocks, "blocks", 16, "of works: how many blocks; of interactions: parts of the ids")
 	flags.Float64Var(&f.works.Test, "test", .2, "of works: share of the nodes that are held out")
-	flags.StringVar(&f.split, "split", "", "order, random or whole (default: as suits)")
+	flags.StringVar(&f.split, "split", "", "order, random or whole, of people and items last-links, link-date,\n"+
+		"random-links or whole (default: as suits)")
+	flags.StringVar(&f.dates[0], "validation-from", "", "of link-date: `DATE` of the first links that are set aside")
+	flags.StringVar(&f.dates[1], "test-from", "", "of link-date: `DATE` of the first links that are held out")
 	flags.IntVar(&f.negatives, "negatives", graph.DefaultPerLink, "unlinked pairs per link")
 	flags.Uint64Var(&f.seed, "seed", 1, "of the unlinked pairs")
-	flags.IntVar(&f.cut.Nodes, "block", 1<<16, "of a dataset: nodes in a block")
+	flags.IntVar(&f.cut.Nodes, "block", 1<<16, "of a dataset or interactions: nodes in a block")
 	flags.IntVar(&f.cut.Pairs, "shard", 1<<20, "pairs in a shard, at most")
+	f.tables = map[string]*string{}
+	format, _ := exchange.Lookup("interactions")
+	for _, flag := range format.Flags {
+		if slices.Contains(notTables, flag.Name) {
+			continue
+		}
+		value := new(string)
+		f.tables[flag.Name] = value
+		flags.StringVar(value, flag.Name, flag.Default, "of interactions: "+flag.Usage)
+		if flag.Switch {
+			flags.Lookup(flag.Name).NoOptDefVal = "true"
+		}
+	}
 	f.add(cmd)
 	return cmd
+}
+
+// interactions makes shards of tables.
+func (f *importFlags) interactions(cmd *cobra.Command, to shards.Location) (*shards.Manifest, error) {
+	if err := f.ready(cmd); err != nil {
+		return nil, err
+	}
+	s := job.InteractionSettings{Flags: map[string]string{}, Encoder: f.works.Encoder, Buckets: f.works.Blocks,
+		Nodes: f.cut.Nodes, Pairs: f.cut.Pairs}
+	paths := map[string]*[]string{"clicks": &s.Clicks, "items": &s.Items, "users": &s.Users}
+	for name, value := range f.tables {
+		switch into, is := paths[name]; {
+		case is && *value != "":
+			*into = []string{*value}
+		case !is && cmd.Flags().Changed(name):
+			s.Flags[name] = *value
+		}
+	}
+	s.Plan = sample.Plan{Split: sample.SplitKind(f.split), Seed: f.seed, PerLink: f.negatives}
+	var err error
+	if s.Plan.Dates, err = f.days(); err != nil {
+		return nil, err
+	}
+	return job.ImportInteractions(cmd.Context(), f.runner, to, s)
+}
+
+// days are the dates of a split; nil without.
+func (f *importFlags) days() (*[2]sample.Day, error) {
+	if f.dates == ([2]string{}) {
+		return nil, nil
+	}
+	days := &[2]sample.Day{}
+	for k, flag := range []string{"validation-from", "test-from"} {
+		day, err := time.Parse(time.DateOnly, f.dates[k])
+		if err != nil {
+			return nil, fmt.Errorf("--%s is %q; give both dates, such as 2021-01-31", flag, f.dates[k])
+		}
+		days[k] = sample.Day{Time: day}
+	}
+	return days, nil
 }
 
 // run makes the shards.
@@ -77,15 +149,24 @@ func (f *importFlags) run(cmd *cobra.Command, args []string) (*shards.Manifest, 
 		}
 		f.works.Paths, f.works.Pairs, f.works.Negatives, f.works.Seed = args, f.cut.Pairs, f.negatives, f.seed
 		return job.Import(cmd.Context(), f.runner, to, f.works)
+	case f.from == "interactions":
+		if len(args) > 0 {
+			return nil, fmt.Errorf("the path %s; name tables by --clicks, --items and --users", args[0])
+		}
+		return f.interactions(cmd, to)
 	case f.from != "dataset":
-		return nil, fmt.Errorf("--from is %q; give dataset or openalex", f.from)
+		return nil, fmt.Errorf("--from is %q; give dataset, openalex or interactions", f.from)
 	case len(args) != 1:
 		return nil, fmt.Errorf("name one folder of a dataset; got %q", args)
+	}
+	dates, err := f.days()
+	if err != nil {
+		return nil, err
 	}
 	d, prepared, err := shards.Dataset(cmd.Context(), args[0], func(g *graph.Graph) sample.Plan {
 		plan, _ := sample.PlanFor(g)
 		if f.split != "" {
-			plan = sample.Plan{Split: sample.SplitKind(f.split), Later: plan.Later}
+			plan = sample.Plan{Split: sample.SplitKind(f.split), Later: plan.Later, Dates: dates}
 		}
 		plan.Seed, plan.PerLink = f.seed, f.negatives
 		return plan

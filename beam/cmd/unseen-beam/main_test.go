@@ -138,7 +138,7 @@ func TestWrongCommandLines(t *testing.T) {
 		{[]string{"fit", "nowhere", "-o", filepath.Join(t.TempDir(), "m"), "--hold", "-1"}, "--hold"},
 		{[]string{"evaluate", "nowhere", "nowhere", "--pairs", "0"}, "--pairs"},
 		{[]string{"import", "nowhere", "-o", filepath.Join(t.TempDir(), "s")}, "nowhere"},
-		{[]string{"import", "--from", "paper", "x", "-o", "y"}, "dataset or openalex"},
+		{[]string{"import", "--from", "paper", "x", "-o", "y"}, "dataset, openalex or interactions"},
 		{[]string{"import", "--from", "openalex", "x", "-o", "y"}, "encoder.safetensors"},
 	} {
 		if _, err := run(t, c.args...); err == nil || !strings.Contains(err.Error(), c.words) {

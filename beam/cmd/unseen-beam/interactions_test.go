@@ -1,0 +1,95 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"unseen/encode"
+)
+
+// TestFromTablesToLists goes from tables of people and items to lists, by bayes. Factors are refused by name.
+func TestFromTablesToLists(t *testing.T) {
+	work := t.TempDir()
+	at := func(name string) string { return filepath.Join(work, name) }
+	clicks, items, users := "user_id,item_id,timestamp\n", "item_id,category,title\n", "user_id,segment,about\n"
+	var docs encode.TextList
+	for i := range 60 {
+		about := fmt.Sprintf("likes kind%d and color%d", i%4, i%7)
+		users += fmt.Sprintf("p%d,segment %d,%s\n", i, i%2, about)
+		title := fmt.Sprintf("kind%d color%d", i%4, i%5)
+		items += fmt.Sprintf("i%d,category %d,%s\n", i, i%3, title)
+		docs = append(docs, encode.Text{Title: about}, encode.Text{Title: title})
+		for k := range 9 {
+			clicks += fmt.Sprintf("p%d,i%d,%d\n", i, (i*5+k*(4+i%3))%60, 1_600_000_000+86_400*((i*37+k*101)%500))
+		}
+	}
+	encoder, _, err := encode.Fit(context.Background(), docs, encode.Settings{Dim: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.Create(at("encoder.safetensors"))
+	if err == nil {
+		err = encoder.Write(file)
+	}
+	if err == nil {
+		err = file.Close()
+	}
+	for name, text := range map[string]string{"clicks.csv": clicks, "items.csv": items, "users.csv": users} {
+		if err == nil {
+			err = os.WriteFile(at(name), []byte(text), 0o644)
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	tables := []string{"import", "--from", "interactions", "--clicks", at("clicks.csv"), "--items", at("items.csv"),
+		"--users", at("users.csv"), "--encoder", at("encoder.safetensors"), "--block", "50", "-o"}
+	if out, err := run(t, append(tables, at("shards"))...); err != nil || !strings.Contains(out, "120 nodes in 3") {
+		t.Fatalf("import: %q, %v", out, err)
+	}
+	out, err := run(t, append(tables, at("dates"), "--split", "link-date", "--validation-from", "2021-10-01",
+		"--test-from", "2021-11-01", "--json")...)
+	if err != nil || !strings.Contains(out, `"2021-11-01"`) {
+		t.Errorf("import by date: %q, %v", out, err)
+	}
+	for _, c := range []struct {
+		args  []string
+		words string
+	}{
+		{[]string{"--split", "link-date"}, "validation and test begin"},
+		{[]string{"--split", "link-date", "--test-from", "2021"}, "--validation-from"},
+		{[]string{"somewhere"}, "--clicks"},
+	} {
+		if _, err := run(t, append(append(tables, at("never")), c.args...)...); err == nil ||
+			!strings.Contains(err.Error(), c.words) {
+			t.Errorf("%v: %v", c.args, err)
+		}
+	}
+	out, err = run(t, "fit", at("shards"), "-o", at("model.safetensors"), "--replicates", "2", "--exposure", "fields",
+		"--quiet", "--json")
+	var fitted fitReport
+	if err == nil {
+		err = json.Unmarshal([]byte(out), &fitted)
+	}
+	if err != nil || fitted.Method != "bayes" || fitted.Findings == nil {
+		t.Fatalf("fit: %s, %v", out, err)
+	}
+	if out, err = run(t, "evaluate", at("model.safetensors"), at("shards")); err != nil || !strings.Contains(out, "AUC") {
+		t.Errorf("evaluate: %q, %v", out, err)
+	}
+	if out, err = run(t, "recommend", at("model.safetensors"), at("shards"), "-o", at("lists"), "-k", "3"); err != nil ||
+		!strings.Contains(out, "60 nodes") {
+		t.Errorf("recommend: %q, %v", out, err)
+	}
+	for method, words := range map[string]string{"mle": "one machine", "bayes": "diagonal"} {
+		if _, err := run(t, "fit", at("shards"), "-o", at("never"), "--method", method, "--link", "factors",
+			"--quiet"); err == nil || !strings.Contains(err.Error(), words) {
+			t.Errorf("factors by %s: %v", method, err)
+		}
+	}
+}

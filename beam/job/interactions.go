@@ -1,0 +1,427 @@
+package job
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
+
+	"unseen/beam/shards"
+	"unseen/dataset/exchange"
+	"unseen/graph"
+	"unseen/sample"
+)
+
+func init() {
+	register.DoFn4x1[context.Context, []byte, []byte, func(int, []byte), error](&taskFn{})
+	register.DoFn5x1[context.Context, int, func(*[]byte) bool, []byte, func(int, []byte), error](&groupFn{})
+}
+
+// InteractionSettings say how tables of people and items become shards.
+type InteractionSettings struct {
+	Clicks, Items, Users []string // files or folders that all machines see
+	// Flags are those of the format interactions: the names of columns, the threshold of ratings and so on.
+	Flags   map[string]string
+	Encoder string // what makes vectors of titles and texts: the encoder.safetensors of unseen encode
+	Buckets int    // how many parts ids are dealt to while they are joined; 0 means 16
+	Nodes   int    // in a block; 0 means 65,536
+	Pairs   int    // in a shard, at most; 0 means 1,048,576
+	// Plan says which links are held out, LastLinks, LinksByDate, RandomLinks or Whole, and which pairs are drawn.
+	// Without a Split it is the one that unseen fit takes.
+	Plan sample.Plan
+}
+
+// tablePlan is what workers of an import of interactions know.
+type tablePlan struct {
+	Settings InteractionSettings `json:"settings"`
+	Files    [3][]string         `json:"files"` // of people, items and clicks
+	Columns  exchange.ClickColumns
+	Rule     exchange.LinkRule `json:"rule"`
+	Prefix   string            `json:"prefix"`          // of people's ids
+	People   int               `json:"people"`          // nodes that come first
+	Nodes    int               `json:"nodes"`           // people and items
+	Buckets  []int             `json:"buckets"`         // those that have ids
+	Chunks   []chunkStart      `json:"chunks"`          // by Chunk
+	Before   []int64           `json:"before"`          // of each block, links of the blocks before
+	Aged     *agedNodes        `json:"aged,omitempty"`  // nil where no node has a time
+	Draw     *drawPlan         `json:"draw,omitempty"`  // of pairs
+	Names    map[string]uint16 `json:"names,omitempty"` // of fields
+}
+
+// agedNodes is what ages are counted from.
+type agedNodes struct {
+	Newest int64   `json:"newest"`
+	Mean   float64 `json:"mean"` // years, of nodes with a time
+}
+
+// The tables of an import.
+const (
+	peopleTable = iota
+	itemsTable
+	clicksTable
+)
+
+// ImportInteractions makes the shards of tables of people and items that unseen import interactions and unseen-beam
+// import of the dataset would make, with the same vectors, as jobs: rows are dealt by the ids of their people and items;
+// ids are numbered in the order in which they first come; rows become links, block by block; links are split and pairs
+// drawn. A worker holds a bucket of ids or a block of nodes, with their rows, and never a whole table.
+//
+// Pairs are those that one machine draws: every worker runs through the same random numbers and keeps those of its own
+// people.
+func ImportInteractions(ctx context.Context, runner Runner, to shards.Location, s InteractionSettings) (
+	m *shards.Manifest, err error) {
+	if s, err = s.withDefaults(); err != nil {
+		return nil, err
+	}
+	if to.Exists(ctx, shards.ManifestFile) {
+		return nil, fmt.Errorf("%w: %s holds shards already; give another place, or remove them", shards.ErrContent,
+			to.Root)
+	}
+	tables := &tablePlan{Settings: s, Prefix: graph.PersonPrefix}
+	if given, is := s.Flags["user-prefix"]; is {
+		tables.Prefix = given
+	}
+	for table, paths := range [][]string{s.Users, s.Items, s.Clicks} {
+		if len(paths) == 0 {
+			continue
+		}
+		if tables.Files[table], err = filesUnder(ctx, paths, "tables", exchange.Tabular); err != nil {
+			return nil, err
+		}
+	}
+	encoder, err := openEncoder(ctx, s.Encoder)
+	if err != nil {
+		return nil, err
+	}
+	made := to.Temporary()
+	defer func() {
+		if err != nil {
+			made.Discard(context.WithoutCancel(ctx))
+		}
+	}()
+	p := &plan{Root: made.Absolute().Root, Result: made.Absolute().Root, Threads: runner.threads(), Tables: tables,
+		Import: &importPlan{Settings: ImportSettings{Pairs: s.Pairs}}}
+	m = &shards.Manifest{Format: shards.Format, Version: shards.Version, Dim: encoder.Dim(),
+		Columns: []string{shards.PopularityColumn}}
+	for _, step := range []func(context.Context, Runner, *shards.Manifest) error{p.gatherTables, p.numberIDs,
+		p.joinTables, p.splitLinks, p.drawPairs} {
+		if err := step(ctx, runner, m); err != nil {
+			return nil, err
+		}
+	}
+	for _, b := range tables.Buckets {
+		made.Remove(ctx, idsName(b), clicksName(b), numbersName(b))
+	}
+	for b := range m.Blocks {
+		made.Remove(ctx, blockName(b))
+	}
+	return m, m.Publish(ctx, made, to)
+}
+
+func (s InteractionSettings) withDefaults() (InteractionSettings, error) {
+	s.Buckets, s.Nodes, s.Pairs = cmp.Or(s.Buckets, 16), cmp.Or(s.Nodes, 1<<16), cmp.Or(s.Pairs, 1<<20)
+	s.Plan.PerLink = cmp.Or(s.Plan.PerLink, graph.DefaultPerLink)
+	fail := func(format string, a ...any) (InteractionSettings, error) {
+		return s, fmt.Errorf("%w: "+format, append([]any{shards.ErrContent}, a...)...)
+	}
+	switch s.Plan.Split {
+	case "", sample.LastLinks, sample.RandomLinks, sample.Whole:
+	case sample.LinksByDate:
+		if s.Plan.Dates == nil || s.Plan.Dates[1].Before(s.Plan.Dates[0].Time) {
+			return fail("a split by date without two dates, the first of them earlier; give where validation and " +
+				"test begin")
+		}
+	default:
+		return fail("the split %s of people and items, which is not made over shards; give %s, %s, %s or %s, or make "+
+			"a dataset with unseen import and cut that", s.Plan.Split, sample.LastLinks, sample.LinksByDate,
+			sample.RandomLinks, sample.Whole)
+	}
+	switch {
+	case len(s.Clicks) == 0:
+		return fail("no clicks to import; name files, or a folder, with a person and an item per row")
+	case len(s.Items)+len(s.Users) == 0:
+		return fail("nothing but ids of people and items, of which no vectors are made; give a table of items with " +
+			"titles or texts, or learn factors on one machine: unseen import interactions, and unseen fit")
+	case s.Encoder == "":
+		return fail("people and items have no vectors; give what makes them of titles and texts: the " +
+			"encoder.safetensors that unseen encode leaves in a dataset, made from a sample")
+	case s.Buckets < 1 || s.Nodes < 1 || s.Nodes > shards.MostInBlock || s.Pairs < 1 || s.Plan.PerLink < 1:
+		return fail("%d buckets, %d nodes a block, %d pairs a shard, %d unlinked pairs per link; give positive "+
+			"numbers, and at most %d nodes", s.Buckets, s.Nodes, s.Pairs, s.Plan.PerLink, shards.MostInBlock)
+	}
+	for _, path := range slices.Concat(s.Clicks, s.Items, s.Users) {
+		if !(shards.Location{Root: path}).Local() {
+			return fail("%s is an address, and tables are read from folders; copy it where all machines see it", path)
+		}
+	}
+	return s, nil
+}
+
+// taskStages and groupStages are what the workers of an import do, by name.
+var (
+	taskStages = map[string]func(*plan, context.Context, *task, func(int, []byte)) error{
+		"read": (*plan).readTable, "positions": (*plan).positions, "persons": (*plan).persons,
+		"split": (*plan).split, "count": (*plan).countDrawn, "draw": (*plan).draw, "select": (*plan).selectPairs,
+	}
+	groupStages = map[string]func(*plan, context.Context, int, func(*[]byte) bool, func(int, []byte)) error{
+		"gather": (*plan).gatherIDs, "ranks": (*plan).ranks, "numbers": (*plan).numbers, "items": (*plan).items,
+		"blocks": (*plan).joinBlock, "tables": (*plan).nodeTable,
+	}
+)
+
+// taskFn does a stage on tasks.
+type taskFn struct{ Stage string }
+
+// ProcessElement does it on one.
+func (f *taskFn) ProcessElement(ctx context.Context, element, shared []byte, emit func(int, []byte)) error {
+	p, t, err := open(element, shared)
+	if err == nil {
+		err = taskStages[f.Stage](p, ctx, t, emit)
+	}
+	return mark(err)
+}
+
+// groupFn does a stage on what was emitted by key.
+type groupFn struct{ Stage string }
+
+// ProcessElement does it on one key.
+func (f *groupFn) ProcessElement(ctx context.Context, key int, batches func(*[]byte) bool, shared []byte,
+	emit func(int, []byte)) error {
+	p, err := decode(shared)
+	if err == nil {
+		err = groupStages[f.Stage](p, ctx, key, batches, emit)
+	}
+	return mark(err)
+}
+
+// emitDocument sends a document to the driver, as the last stage of a job.
+func emitDocument(emit func(int, []byte), document any) error {
+	text, err := json.Marshal(document)
+	if err == nil {
+		emit(0, text)
+	}
+	return err
+}
+
+// emitPacked sends something to the next stage.
+func emitPacked(emit func(int, []byte), key int, v any) error {
+	batch, err := pack(v)
+	if err == nil {
+		emit(key, batch)
+	}
+	return err
+}
+
+// bucketTasks are a task per bucket, and blockTasks one per block.
+func (t *tablePlan) bucketTasks() (tasks []task) {
+	for _, b := range t.Buckets {
+		tasks = append(tasks, task{Source: b})
+	}
+	return tasks
+}
+
+func blockTasks(m *shards.Manifest) (tasks []task) {
+	for b := range m.Blocks {
+		tasks = append(tasks, task{Source: b})
+	}
+	return tasks
+}
+
+// sourceTasks are a task per block that has people.
+func (p *plan) sourceTasks(m *shards.Manifest) []task {
+	return slices.DeleteFunc(blockTasks(m), func(t task) bool { return m.Blocks[t.Source].First >= p.Tables.People })
+}
+
+// gatherTables reads the tables and deals their rows to buckets.
+func (p *plan) gatherTables(ctx context.Context, runner Runner, _ *shards.Manifest) error {
+	t := p.Tables
+	var tasks []task
+	for table, files := range t.Files {
+		for at, path := range files {
+			tasks = append(tasks, task{Path: path, Source: table, First: at})
+		}
+	}
+	found, err := collect[gathered](ctx, runner, "tables", p, tasks, &taskFn{"read"}, &groupFn{"gather"})
+	if err != nil {
+		return err
+	}
+	counts, shared, collides := map[int]int{}, 0, ""
+	slices.SortFunc(found, func(a, b gathered) int { return cmp.Or(a.Bucket-b.Bucket, a.File-b.File) })
+	first := true
+	for _, g := range found {
+		if g.Columns == nil {
+			t.Buckets = append(t.Buckets, g.Bucket)
+			shared += g.Shared
+			collides = cmp.Or(collides, g.Collides)
+			for chunk, n := range g.Chunks {
+				counts[chunk] += n
+			}
+			continue
+		}
+		c := *g.Columns
+		if !first && (c.Timed != t.Columns.Timed || c.Rated != t.Columns.Rated || c.Counted != t.Columns.Counted) {
+			return fmt.Errorf("%w: %s and %s have different columns: a time, a rating or a count is in one of them "+
+				"alone; give all files of clicks the same columns", shards.ErrContent, t.Files[clicksTable][0],
+				t.Files[clicksTable][g.File])
+		}
+		c.Ratings.Join(t.Columns.Ratings)
+		c.Rows += t.Columns.Rows
+		t.Columns, first = c, false
+	}
+	switch {
+	case shared == 0:
+		t.Prefix = ""
+	case collides != "":
+		return exchange.SharedID(collides)
+	}
+	options := exchange.Options{Flags: t.Settings.Flags}
+	if t.Rule, err = t.Columns.Rule(t.Files[clicksTable][0], options); err != nil {
+		return err
+	}
+	return t.startChunks(counts)
+}
+
+// chunkStart is the number of the first id that came in a chunk of a table for the first time.
+type chunkStart struct {
+	Chunk int   `json:"chunk"`
+	First int32 `json:"first"`
+}
+
+// startChunks numbers ids by the chunks in which they come first, people before items.
+func (t *tablePlan) startChunks(counts map[int]int) error {
+	next := 0
+	chunks := make([]int, 0, len(counts))
+	for chunk := range counts {
+		chunks = append(chunks, chunk)
+	}
+	slices.Sort(chunks)
+	for _, chunk := range chunks {
+		t.Chunks = append(t.Chunks, chunkStart{chunk, int32(next)})
+		if next += counts[chunk]; next > math.MaxInt32 {
+			return fmt.Errorf("%w: more than %d people and items", shards.ErrContent, math.MaxInt32)
+		}
+		if chunk < chunkOf(itemSide, 0) {
+			t.People = next
+		}
+	}
+	t.Nodes = next
+	return nil
+}
+
+// numberIDs numbers ids in the order in which they first come.
+func (p *plan) numberIDs(ctx context.Context, runner Runner, _ *shards.Manifest) error {
+	done, err := collect[int](ctx, runner, "numbers", p, p.Tables.bucketTasks(), &taskFn{"positions"},
+		&groupFn{"ranks"}, &groupFn{"numbers"})
+	if err == nil && len(done) != len(p.Tables.Buckets) {
+		err = fmt.Errorf("%w: the ids of %d buckets came back, of %d", ErrJob, len(done), len(p.Tables.Buckets))
+	}
+	return err
+}
+
+// joinTables makes blocks of nodes, with their links.
+func (p *plan) joinTables(ctx context.Context, runner Runner, m *shards.Manifest) error {
+	t := p.Tables
+	for first := 0; first < t.Nodes; first += t.Settings.Nodes {
+		m.Blocks = append(m.Blocks, shards.NodeBlock{First: first, Nodes: min(t.Settings.Nodes, t.Nodes-first)})
+	}
+	m.Nodes = t.Nodes
+	p.Layout = m.Layout()
+	blocks, err := collect[blockTable](ctx, runner, "join", p, t.bucketTasks(), &taskFn{"persons"},
+		&groupFn{"items"}, &groupFn{"blocks"})
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(blocks, func(a, b blockTable) int { return a.Block - b.Block })
+	if len(blocks) != len(m.Blocks) {
+		return fmt.Errorf("%w: %d blocks came back, of %d", ErrJob, len(blocks), len(m.Blocks))
+	}
+	m.Fields, t.Names = []string{unknown}, map[string]uint16{"": 0, unknown: 0}
+	timed, dated := false, blockTable{Newest: graph.NoTime}
+	for b, found := range blocks {
+		m.Blocks[b].Vectors = found.Vectors
+		t.Before = append(t.Before, m.Links)
+		m.Links += found.Links
+		for _, name := range found.Fields {
+			if _, known := t.Names[name]; !known {
+				if len(m.Fields) == math.MaxUint16 {
+					return fmt.Errorf("%w: more than %d fields; merge the rare ones", shards.ErrContent, len(m.Fields))
+				}
+				t.Names[name] = uint16(len(m.Fields))
+				m.Fields = append(m.Fields, name)
+			}
+		}
+		timed = timed || found.Timed
+		dated.Dated, dated.Times = dated.Dated+found.Dated, dated.Times+found.Times
+		dated.Newest = max(dated.Newest, found.Newest)
+	}
+	if dated.Dated > 0 {
+		m.Columns = append(m.Columns, shards.AgeColumn)
+		years := float64(dated.Dated*dated.Newest-dated.Times) / secondsPerYear
+		t.Aged = &agedNodes{dated.Newest, years / float64(dated.Dated)}
+	}
+	m.Roles = []shards.RoleRun{{First: 0, Role: graph.SourceOnly.String()},
+		{First: t.People, Role: graph.TargetOnly.String()}}
+	p.Layout = m.Layout()
+	return t.choosePlan(m, timed, dated.Dated > 0)
+}
+
+// choosePlan chooses how links are held out, as sample.PlanFor does.
+func (t *tablePlan) choosePlan(m *shards.Manifest, timed, dated bool) error {
+	plan := &t.Settings.Plan
+	switch {
+	case m.Links == 0:
+		return fmt.Errorf("%w: none of %d rows is a link; check the least rating or count that is one",
+			shards.ErrContent, t.Columns.Rows)
+	case t.People == t.Nodes:
+		return fmt.Errorf("%w: there are no items", shards.ErrContent)
+	case plan.Split == "" && timed && dated:
+		return fmt.Errorf("%w: people or items have times, by which pairs are left out whose item came later; that is "+
+			"not done over shards: give the split %s, which does without, or make a dataset with unseen import",
+			shards.ErrContent, sample.LastLinks)
+	case plan.Split == "" && timed:
+		plan.Split = sample.LastLinks
+	case plan.Split == "":
+		plan.Split = sample.RandomLinks
+	case !timed && (plan.Split == sample.LastLinks || plan.Split == sample.LinksByDate):
+		return fmt.Errorf("%w: no link has a time, and the split is %s; give times, or split by %s", shards.ErrContent,
+			plan.Split, sample.RandomLinks)
+	}
+	plan.Later = true
+	if t.Rule.Rated {
+		plan.Log = sample.Ignored // ratings say nothing of what was shown besides
+	}
+	m.Data.Plan = *plan
+	return nil
+}
+
+// splitLinks writes the links and the tables of nodes.
+func (p *plan) splitLinks(ctx context.Context, runner Runner, m *shards.Manifest) error {
+	found, err := collect[linkTable](ctx, runner, "links", p, blockTasks(m), &taskFn{"split"}, &groupFn{"tables"})
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(found, func(a, b linkTable) int { return a.Block - b.Block })
+	if len(found) != len(m.Blocks) {
+		return fmt.Errorf("%w: links of %d blocks came back, of %d", ErrJob, len(found), len(m.Blocks))
+	}
+	var parts [3]int64
+	for b, one := range found {
+		m.Blocks[b].Table = one.Table
+		m.LinkShards = append(m.LinkShards, one.Shards...)
+		for subset, n := range one.Parts {
+			parts[subset] += n
+		}
+	}
+	p.Layout, p.Tables.Draw = m.Layout(), &drawPlan{Links: parts}
+	for _, subset := range []graph.Subset{graph.Train, graph.Test} {
+		if parts[subset] == 0 && (subset == graph.Train || p.Tables.Settings.Plan.Split != sample.Whole) {
+			return fmt.Errorf("%w: no link of %d is left for %v; hold nothing out (%s), or choose other dates",
+				shards.ErrContent, m.Links, subset, sample.Whole)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,440 @@
+package job
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"unseen/beam/shards"
+	"unseen/fit"
+	"unseen/graph"
+	"unseen/model"
+	"unseen/sample"
+)
+
+const secondsPerYear = 365.25 * 24 * 60 * 60 // as model.Ages has it
+
+// subsetsOf returns the subset of every link of a block.
+func (p *plan) subsetsOf(block int, kept *nodeBlock) []graph.Subset {
+	of, plan := make([]graph.Subset, len(kept.Source)), p.Tables.Settings.Plan
+	switch plan.Split {
+	case sample.LastLinks:
+		for from, to := 0, 0; from < len(of); from = to {
+			for to = from; to < len(of) && kept.Source[to] == kept.Source[from]; to++ {
+			}
+			graph.DefaultShares.LastLinks(of[from:to], kept.Seconds[from:to])
+		}
+	case sample.LinksByDate:
+		for k, t := range kept.Seconds {
+			of[k] = graph.SubsetByDate(t, plan.Dates[0].Time, plan.Dates[1].Time)
+		}
+	case sample.RandomLinks:
+		random := rand.New(rand.NewPCG(plan.Seed, 0x5eed)) // as package sample has it
+		for range p.Tables.Before[block] {
+			random.Float64()
+		}
+		for k := range of {
+			of[k] = graph.DefaultShares.SubsetFor(random.Float64())
+		}
+	}
+	return of
+}
+
+// linkTable is what the driver hears of the links of a block.
+type linkTable struct {
+	Block  int
+	Table  shards.FileSum
+	Shards []shards.Shard
+	Parts  [3]int64 // links by subset
+}
+
+// linkedTargets says how many training links lead to targets of a block.
+type linkedTargets struct {
+	Target, Count []int32
+	Links         *linkTable // of the block itself
+}
+
+// split writes the links of a block's people, and sends to other blocks how many of training lead to their items.
+func (p *plan) split(ctx context.Context, t *task, emit func(int, []byte)) error {
+	var kept nodeBlock
+	if err := p.recall(ctx, blockName(t.Source), &kept); err != nil {
+		return err
+	}
+	own := linkTable{Block: t.Source}
+	links, counts := &graph.Pairs{}, make([]map[int32]int32, len(p.Layout.Blocks))
+	for k, subset := range p.subsetsOf(t.Source, &kept) {
+		own.Parts[subset]++
+		l := graph.Link{Source: kept.Source[k], Target: kept.Target[k]}
+		addPair(links, l, true, 1, 1)
+		if b := p.Layout.Block(l.Target); subset == graph.Train {
+			if counts[b] == nil {
+				counts[b] = map[int32]int32{}
+			}
+			counts[b][l.Target]++
+		}
+	}
+	var err error
+	if own.Shards, err = p.writeCells(ctx, "links", t.Source, links); err != nil {
+		return err
+	}
+	for b, of := range counts {
+		var out linkedTargets
+		for target, n := range of {
+			out.Target, out.Count = append(out.Target, target), append(out.Count, n)
+		}
+		if b == t.Source {
+			out.Links = &own
+		}
+		if out.Links == nil && len(out.Target) == 0 {
+			continue
+		}
+		if err := emitPacked(emit, b, out); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeCells writes pairs of a block's people by the blocks of their targets.
+func (p *plan) writeCells(ctx context.Context, name string, block int, pairs *graph.Pairs) (out []shards.Shard,
+	err error) {
+	cells := make([]*graph.Pairs, len(p.Layout.Blocks))
+	for k, j := range pairs.Target {
+		b := p.Layout.Block(j)
+		if cells[b] == nil {
+			cells[b] = &graph.Pairs{}
+		}
+		addPair(cells[b], graph.Link{Source: pairs.Source[k], Target: j}, pairs.Linked[k], pairs.Weight[k],
+			pairs.Rate[k])
+	}
+	for b, cell := range cells {
+		if cell == nil {
+			continue
+		}
+		made, err := p.write(ctx, name, task{Source: block, Target: b}, cell)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, made...)
+	}
+	return out, nil
+}
+
+// nodeTable writes the table of a block.
+func (p *plan) nodeTable(ctx context.Context, block int, batches func(*[]byte) bool, emit func(int, []byte)) error {
+	var kept nodeBlock
+	if err := p.recall(ctx, blockName(block), &kept); err != nil {
+		return err
+	}
+	var out *linkTable
+	var targets []int32
+	first := int32(p.Layout.Blocks[block].First)
+	var b []byte
+	for batches(&b) {
+		var some linkedTargets
+		if err := unpack(b, &some); err != nil {
+			return err
+		}
+		if some.Links != nil {
+			out = some.Links
+		}
+		for k, target := range some.Target {
+			for range some.Count[k] {
+				targets = append(targets, target-first)
+			}
+		}
+	}
+	if out == nil {
+		return fmt.Errorf("%w: block %d did not hear of itself", ErrJob, block)
+	}
+	table := shards.NodeTable{IDs: kept.IDs, Fields: make([]uint16, len(kept.IDs)),
+		Popularity: model.LogInDegree(len(kept.IDs), targets)}
+	for k, field := range kept.Fields {
+		table.Fields[k] = p.Tables.Names[field]
+	}
+	if aged := p.Tables.Aged; aged != nil {
+		for _, t := range kept.Times {
+			age := aged.Mean
+			if t != graph.NoTime {
+				age = float64(aged.Newest-t) / secondsPerYear
+			}
+			table.Age = append(table.Age, float32(age))
+		}
+	}
+	var err error
+	if out.Table, err = p.shards().Write(ctx, fmt.Sprintf("nodes-%05d.parquet", block), func(w io.Writer) error {
+		return shards.WriteNodes(w, table)
+	}); err != nil {
+		return err
+	}
+	return emitDocument(emit, out)
+}
+
+// drawPlan says which pairs are drawn: of a universe of all people and all items without the links of earlier subsets,
+// the links of one and some of the others, each set of that size with the same chance. See graph.Uniform.
+type drawPlan struct {
+	Links  [3]int64     `json:"links"` // of all subsets
+	Subset graph.Subset `json:"subset"`
+	Free   int64        `json:"free"`  // pairs that are not links
+	Want   int64        `json:"want"`  // of these, to be drawn
+	Draws  int64        `json:"draws"` // random numbers until so many are found
+	Before []int64      `json:"before,omitempty"`
+	Total  int64        `json:"total,omitempty"` // pairs in all, and in the blocks before each
+}
+
+// rate is how many of the free pairs are drawn.
+func (d *drawPlan) rate() float64 {
+	if d.Free == 0 {
+		return 1
+	}
+	return float64(d.Want) / float64(d.Free)
+}
+
+// drawPairs draws the pairs of training and test.
+func (p *plan) drawPairs(ctx context.Context, runner Runner, m *shards.Manifest) error {
+	t, d := p.Tables, p.Tables.Draw
+	all := int64(t.People) * int64(t.Nodes-t.People)
+	for _, of := range []struct {
+		graph.Subset
+		into *[]shards.Shard
+	}{{graph.Train, &m.Train}, {graph.Test, &m.Test}} {
+		if of.Subset == graph.Test && t.Settings.Plan.Split == sample.Whole {
+			break
+		}
+		d.Subset, d.Draws = of.Subset, 0
+		d.Free = all - d.Links[of.Subset]
+		if of.Subset == graph.Test {
+			d.Free -= d.Links[graph.Train] + d.Links[graph.Validation]
+		}
+		d.Want = min(int64(t.Settings.Plan.PerLink)*d.Links[of.Subset], d.Free)
+		drawn, err := p.drawSubset(ctx, runner, m, all)
+		if err != nil {
+			return err
+		}
+		var squares float64
+		pairs := int64(0)
+		for _, one := range drawn {
+			*of.into = append(*of.into, one.Shards...)
+			squares, pairs = squares+one.Squares, pairs+one.Pairs
+		}
+		if want := d.Links[of.Subset] + d.Want; pairs != want {
+			return fmt.Errorf("%w: %d pairs came back, of %d", ErrJob, pairs, want)
+		}
+		if of.Subset == graph.Train {
+			m.Extent = fit.Extent{Pairs: pairs,
+				MeanWeight: (float64(d.Links[graph.Train]) + float64(d.Want)/d.rate()) / float64(pairs),
+				MeanSquare: max(squares/float64(min(pairs, fit.SampledProducts)), 1e-30)}
+		}
+	}
+	return nil
+}
+
+// drawnBlock is what the driver hears of the pairs of a block's people.
+type drawnBlock struct {
+	Block   int
+	Drawn   int64
+	Links   int64
+	Shards  []shards.Shard
+	Pairs   int64
+	Squares float64
+}
+
+// drawSubset draws the pairs of one subset: where they are few among many, by random numbers of which those that name
+// a link, or a pair again, are left out, until there are enough; else by going through all pairs, which one worker does.
+func (p *plan) drawSubset(ctx context.Context, runner Runner, m *shards.Manifest, all int64) ([]drawnBlock, error) {
+	d := p.Tables.Draw
+	job := func(name string, tasks []task) ([]drawnBlock, error) {
+		found, err := collect[drawnBlock](ctx, runner, name, p, tasks, &taskFn{name})
+		slices.SortFunc(found, func(a, b drawnBlock) int { return a.Block - b.Block })
+		return found, err
+	}
+	tasks := p.sourceTasks(m)
+	if all <= 4*d.Want || d.Free <= all/2 { // as package graph has it
+		return job("select", []task{{}})
+	}
+	for missing := d.Want; missing > 0; {
+		d.Draws += missing
+		found, err := job("count", tasks)
+		if err != nil {
+			return nil, err
+		}
+		missing, d.Total, d.Before = d.Want, 0, nil
+		for _, one := range found {
+			missing -= one.Drawn
+			d.Before = append(d.Before, d.Total)
+			d.Total += one.Drawn + one.Links
+		}
+	}
+	return job("draw", tasks)
+}
+
+// drawing is the pairs of a block's people, by number: source × targets + target.
+type drawing struct {
+	*tablePlan
+	linked, outside []uint64 // ascending: links of the subset, and of earlier ones
+	first, end      uint64   // of the block
+}
+
+// drawing reads the links of a block.
+func (p *plan) drawing(ctx context.Context, block int) (*drawing, error) {
+	var kept nodeBlock
+	if err := p.recall(ctx, blockName(block), &kept); err != nil {
+		return nil, err
+	}
+	t := p.Tables
+	b, items := p.Layout.Blocks[block], uint64(t.Nodes-t.People)
+	d := &drawing{tablePlan: t, first: uint64(b.First) * items, end: uint64(min(b.First+b.Nodes, t.People)) * items}
+	for k, subset := range p.subsetsOf(block, &kept) {
+		number := uint64(kept.Source[k])*items + uint64(int(kept.Target[k])-t.People)
+		switch {
+		case subset == t.Draw.Subset:
+			d.linked = append(d.linked, number)
+		case subset < t.Draw.Subset:
+			d.outside = append(d.outside, number)
+		}
+	}
+	return d, nil
+}
+
+// random returns the numbers of a subset, as package sample has them.
+func (t *tablePlan) random() *rand.Rand {
+	return rand.New(rand.NewPCG(t.Settings.Plan.Seed, uint64(t.Draw.Subset)+1))
+}
+
+// drawn returns those of the plan's random numbers that name free pairs of the block, each once, ascending.
+func (d *drawing) drawn(ctx context.Context) ([]uint64, error) {
+	random, all := d.random(), uint64(d.People)*uint64(d.Nodes-d.People)
+	var found []uint64
+	for k := range d.Draw.Draws {
+		if k%(1<<20) == 0 && ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if x := random.Uint64N(all); x >= d.first && x < d.end {
+			found = append(found, x)
+		}
+	}
+	slices.Sort(found)
+	found = slices.Compact(found)
+	linked, outside := d.linked, d.outside
+	return slices.DeleteFunc(found, func(x uint64) bool {
+		return passes(&linked, x) || passes(&outside, x)
+	}), nil
+}
+
+// passes moves an ascending list up to a number and reports whether it has it.
+func passes(list *[]uint64, x uint64) bool {
+	for len(*list) > 0 && (*list)[0] < x {
+		*list = (*list)[1:]
+	}
+	return len(*list) > 0 && (*list)[0] == x
+}
+
+// countDrawn says how many pairs of a block are drawn.
+func (p *plan) countDrawn(ctx context.Context, t *task, emit func(int, []byte)) error {
+	d, err := p.drawing(ctx, t.Source)
+	if err != nil {
+		return err
+	}
+	found, err := d.drawn(ctx)
+	if err != nil {
+		return err
+	}
+	return emitDocument(emit, drawnBlock{Block: t.Source, Drawn: int64(len(found)), Links: int64(len(d.linked))})
+}
+
+// draw writes the pairs of a block.
+func (p *plan) draw(ctx context.Context, t *task, emit func(int, []byte)) error {
+	d, err := p.drawing(ctx, t.Source)
+	if err != nil {
+		return err
+	}
+	found, err := d.drawn(ctx)
+	if err != nil {
+		return err
+	}
+	out, err := p.writeDrawn(ctx, t.Source, d, found, p.Tables.Draw.Before[t.Source])
+	if err != nil {
+		return err
+	}
+	return emitDocument(emit, out)
+}
+
+// selectPairs goes through all pairs, block by block, and takes each free one with the chance that still leaves every
+// set equally likely; see package graph.
+func (p *plan) selectPairs(ctx context.Context, _ *task, emit func(int, []byte)) error {
+	plan := p.Tables.Draw
+	random, want, free, before := p.Tables.random(), plan.Want, plan.Free, int64(0)
+	plan.Total = plan.Want + plan.Links[plan.Subset]
+	for block, b := range p.Layout.Blocks {
+		if b.First >= p.Tables.People {
+			break
+		}
+		d, err := p.drawing(ctx, block)
+		if err != nil {
+			return err
+		}
+		var found []uint64
+		linked, outside := d.linked, d.outside
+		for x := d.first; x < d.end && want > 0; x++ {
+			if x%(1<<20) == 0 && ctx.Err() != nil {
+				return ctx.Err()
+			}
+			if passes(&linked, x) || passes(&outside, x) {
+				continue
+			}
+			if random.Int64N(free) < want {
+				found = append(found, x)
+				want--
+			}
+			free--
+		}
+		out, err := p.writeDrawn(ctx, block, d, found, before)
+		if err != nil {
+			return err
+		}
+		before += out.Pairs
+		if err := emitDocument(emit, out); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeDrawn writes the links of the subset and the drawn pairs of a block, which come behind so many of other blocks.
+func (p *plan) writeDrawn(ctx context.Context, block int, d *drawing, found []uint64, before int64) (*drawnBlock,
+	error) {
+	items, rate := uint64(d.Nodes-d.People), d.Draw.rate()
+	pairs := &graph.Pairs{}
+	linked := d.linked
+	for len(found) > 0 || len(linked) > 0 {
+		x, is, weight := uint64(math.MaxUint64), false, 1/rate
+		if len(found) > 0 {
+			x = found[0]
+		}
+		if len(linked) > 0 && linked[0] < x {
+			x, is, weight = linked[0], true, 1
+			linked = linked[1:]
+		} else {
+			found = found[1:]
+		}
+		addPair(pairs, graph.Link{Source: int32(x / items), Target: int32(d.People + int(x%items))}, is, weight, rate)
+	}
+	out := &drawnBlock{Block: block, Pairs: int64(pairs.Len())}
+	var err error
+	if out.Shards, err = p.writeCells(ctx, d.Draw.Subset.String(), block, pairs); err != nil ||
+		d.Draw.Subset != graph.Train {
+		return out, err
+	}
+	sampled := min(d.Draw.Total, fit.SampledProducts)
+	var places []int
+	for i := range sampled { // as fit.MeanSquare spaces them
+		if k := i*d.Draw.Total/sampled - before; k >= 0 && k < out.Pairs {
+			places = append(places, int(k))
+		}
+	}
+	out.Squares, err = p.squares(ctx, pairs, places)
+	return out, err
+}

@@ -1,0 +1,134 @@
+package exchange
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strings"
+
+	"unseen/graph"
+	"unseen/hint"
+)
+
+// A table of interactions that is imported in parts, by many programs at once, is read by the functions of this file:
+// they understand and refuse records as Import does. Whoever calls them joins the parts.
+
+// Click is a row of a table of clicks. Strings are good until the next row.
+type Click struct {
+	Person, Item string
+	Line         int
+	Seconds      int64   // from 1970; graph.NoTime where it is unknown
+	Value        float32 // a rating or a count; NaN where it is unknown
+}
+
+// ClickColumns says what the rows of a table of clicks have besides a person and an item.
+type ClickColumns struct {
+	Timed, Rated, Counted bool
+	Ratings               RatingScale
+	Rows                  int64
+}
+
+// LinkRule says from which rating, or else from which count of clicks on, a pair is a link.
+type LinkRule struct {
+	Rated            bool
+	Threshold, Least float64
+}
+
+// Linked reports whether a pair with these clicks is a link.
+func (r LinkRule) Linked(c PairClicks) bool {
+	if r.Rated {
+		return c.rating >= r.Threshold
+	}
+	return c.count >= r.Least
+}
+
+// Rule returns which pairs of a whole table are links, given what all of its parts have.
+func (c ClickColumns) Rule(file string, o Options) (rule LinkRule, err error) {
+	o.format = interactionFormat()
+	if rule.Threshold, rule.Least, err = linkRule(o); err != nil {
+		return rule, err
+	}
+	given := !math.IsNaN(rule.Threshold)
+	rule.Rated = c.Rated && (given || c.Ratings.Count > 0) // else the column is empty
+	switch {
+	case !rule.Rated:
+		rule.Threshold = 0
+	case !given:
+		rule.Threshold, err = c.Ratings.Threshold(file)
+	}
+	return rule, err
+}
+
+func interactionFormat() *Format {
+	f, _ := Lookup("interactions")
+	return &f
+}
+
+// ReadClicks reads a part of a table of clicks, and stops at the first bad record.
+func ReadClicks(ctx context.Context, path string, o Options, each func(Click) error) (ClickColumns, error) {
+	o.format = interactionFormat()
+	x := &interactions{sink: strictSink{}, options: o, clicks: path}
+	rows := int64(0)
+	err := x.clickRecords().each(ctx, func(r record) error {
+		row, ok, err := x.clickRow(r)
+		if err != nil || !ok {
+			return err
+		}
+		rows++
+		return each(Click{Person: x.ids[0], Item: x.ids[1], Line: r.place().Line, Seconds: row.seconds,
+			Value: row.value})
+	})
+	if err == nil && rows == 0 {
+		err = noClicks(path)
+	}
+	return ClickColumns{Timed: x.clicked.timed, Rated: x.rated, Counted: x.counted, Ratings: x.ratings, Rows: rows}, err
+}
+
+// ReadSide reads a part of a table of people, graph.SourceOnly, or of items, graph.TargetOnly, and stops at the first
+// bad record. Strings are good until the next record.
+func ReadSide(ctx context.Context, path string, o Options, side graph.Role,
+	each func(NodeRecord, Place) error) error {
+	o.format = interactionFormat()
+	x := &interactions{sink: strictSink{}, options: o}
+	roles := itemRoles
+	if side == graph.SourceOnly {
+		roles = userRoles
+	}
+	q := records{path, o, x.sink, roles, []string{"id"}}
+	return q.each(ctx, func(r record) error {
+		n, err := x.nodeRecord(r, side)
+		if err == nil && n.ID == "" {
+			err = emptyID()
+		}
+		if err == nil {
+			err = n.fault()
+		}
+		if err != nil {
+			return &Error{r.place(), err}
+		}
+		if missingValue(n.Field) {
+			n.Field = ""
+		}
+		return each(n, r.place())
+	})
+}
+
+// DuplicateNode is the error of a second record of an id.
+func DuplicateNode(id string, at Place) error { return &Error{at, duplicateID(id)} }
+
+// SharedID is the error of an id that is an item's, and with the prefix a person's.
+func SharedID(id string) error {
+	return failAt(Place{}, fmt.Errorf("%w: %.80q is a person's id with the prefix, and an item's", ErrUsage, id),
+		"set %v to a text that no id begins with", hint.Setting("userPrefix"))
+}
+
+// strictSink refuses every bad record, and keeps no notes.
+type strictSink struct{ interactionSink }
+
+func (strictSink) Note(string, ...any) {}
+
+func (strictSink) Reject(at Place, reason error, _ []byte) error { return &Error{at, reason} }
+
+// Tabular reports whether a file of a folder is a table, by its name: hidden files and markers such as _SUCCESS are
+// none.
+func Tabular(name string) bool { return !strings.HasPrefix(name, ".") && !strings.HasPrefix(name, "_") }
