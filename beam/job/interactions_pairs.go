@@ -243,7 +243,8 @@ type drawnBlock struct {
 }
 
 // drawSubset draws the pairs of one subset: where they are few among many, by random numbers of which those that name
-// a link, or a pair again, are left out, until there are enough; else by going through all pairs, which one worker does.
+// a link, or a pair again, are left out, until there are enough; else by going through all pairs, which one worker
+// does.
 func (p *plan) drawSubset(ctx context.Context, runner Runner, m *shards.Manifest, all int64) ([]drawnBlock, error) {
 	d := p.Tables.Draw
 	job := func(name string, tasks []task) ([]drawnBlock, error) {

@@ -560,7 +560,8 @@ func (p *plan) joinBlock(ctx context.Context, block int, batches func(*[]byte) b
 	}
 	of := p.Layout.Blocks[block]
 	if len(all.Nodes) != of.Nodes {
-		return fmt.Errorf("%w: block %d has %d nodes, where there should be %d", ErrJob, block, len(all.Nodes), of.Nodes)
+		return fmt.Errorf("%w: block %d has %d nodes, where there should be %d", ErrJob, block, len(all.Nodes),
+			of.Nodes)
 	}
 	slices.SortFunc(all.Nodes, func(a, b blockNode) int { return cmp.Compare(a.Number, b.Number) })
 	vectors, err := graph.NewVectors(of.Nodes, p.Layout.Dim)

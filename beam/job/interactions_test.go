@@ -67,8 +67,8 @@ func newShop(t testing.TB, people, items, rows int, header string, value func(*r
 	var goods, users []string
 	for j := range items + 4 {
 		if j%5 != 3 {
-			goods = append(goods, fmt.Sprintf("i%d,%s,%s", (j*13)%(items+4), []string{"tools", "toys", "none", "books"}[j%4],
-				fmt.Sprintf("thing %d of kind %d and %d", j, j%3, rng.IntN(9))))
+			goods = append(goods, fmt.Sprintf("i%d,%s,thing %d of kind %d and %d", (j*13)%(items+4),
+				[]string{"tools", "toys", "none", "books"}[j%4], j, j%3, rng.IntN(9)))
 		}
 	}
 	for i := range people / 2 {
@@ -271,7 +271,7 @@ func TestTablesThatAreRefused(t *testing.T) {
 		"no texts":         {func(_ *shop, o *InteractionSettings) { o.Items, o.Users = nil, nil }, "unseen fit"},
 		"no encoder":       {func(_ *shop, o *InteractionSettings) { o.Encoder = "" }, "encoder.safetensors"},
 		"an address":       {func(_ *shop, o *InteractionSettings) { o.Clicks = []string{"s3://a/b"} }, "s3://a/b"},
-		"no file":          {func(s *shop, o *InteractionSettings) { o.Clicks = []string{s.clicks + "x"} }, "clicks.csvx"},
+		"no file":          {func(s *shop, o *InteractionSettings) { o.Clicks = []string{s.clicks + "x"} }, ".csvx"},
 	} {
 		s := newShop(t, 40, 30, 200, "user_id,item_id,timestamp", nil)
 		o := s.settings(3)

@@ -79,11 +79,12 @@ func TestFromTablesToLists(t *testing.T) {
 	if err != nil || fitted.Method != "bayes" || fitted.Findings == nil {
 		t.Fatalf("fit: %s, %v", out, err)
 	}
-	if out, err = run(t, "evaluate", at("model.safetensors"), at("shards")); err != nil || !strings.Contains(out, "AUC") {
+	if out, err = run(t, "evaluate", at("model.safetensors"), at("shards")); err != nil ||
+		!strings.Contains(out, "AUC") {
 		t.Errorf("evaluate: %q, %v", out, err)
 	}
-	if out, err = run(t, "recommend", at("model.safetensors"), at("shards"), "-o", at("lists"), "-k", "3"); err != nil ||
-		!strings.Contains(out, "60 nodes") {
+	if out, err = run(t, "recommend", at("model.safetensors"), at("shards"), "-o", at("lists"), "-k",
+		"3"); err != nil || !strings.Contains(out, "60 nodes") {
 		t.Errorf("recommend: %q, %v", out, err)
 	}
 	for method, words := range map[string]string{"mle": "one machine", "bayes": "diagonal"} {
