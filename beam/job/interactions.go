@@ -67,8 +67,8 @@ const (
 
 // ImportInteractions makes the shards of tables of people and items that unseen import interactions and unseen-beam
 // import of the dataset would make, with the same vectors, as jobs: rows are dealt by the ids of their people and
-// items; ids are numbered in the order in which they first come; rows become links, block by block; links are split and pairs
-// drawn. A worker holds a bucket of ids or a block of nodes, with their rows, and never a whole table.
+// items; ids are numbered in the order in which they first come; rows become links, block by block; links are split
+// and pairs drawn. A worker holds a bucket of ids or a block of nodes, with their rows, and never a whole table.
 //
 // Pairs are those that one machine draws: every worker runs through the same random numbers and keeps those of its own
 // people.
