@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -34,10 +35,7 @@ func TestFromTablesToLists(t *testing.T) {
 	}
 	file, err := os.Create(at("encoder.safetensors"))
 	if err == nil {
-		err = encoder.Write(file)
-	}
-	if err == nil {
-		err = file.Close()
+		err = errors.Join(encoder.Write(file), file.Close())
 	}
 	for name, text := range map[string]string{"clicks.csv": clicks, "items.csv": items, "users.csv": users} {
 		if err == nil {
@@ -49,10 +47,11 @@ func TestFromTablesToLists(t *testing.T) {
 	}
 	tables := []string{"import", "--from", "interactions", "--clicks", at("clicks.csv"), "--items", at("items.csv"),
 		"--users", at("users.csv"), "--encoder", at("encoder.safetensors"), "--block", "50", "-o"}
-	if out, err := run(t, append(tables, at("shards"))...); err != nil || !strings.Contains(out, "120 nodes in 3") {
+	out, err := run(t, append(tables, at("shards"))...)
+	if err != nil || !strings.Contains(out, "120 nodes in 3") {
 		t.Fatalf("import: %q, %v", out, err)
 	}
-	out, err := run(t, append(tables, at("dates"), "--split", "link-date", "--validation-from", "2021-10-01",
+	out, err = run(t, append(tables, at("dates"), "--split", "link-date", "--validation-from", "2021-10-01",
 		"--test-from", "2021-11-01", "--json")...)
 	if err != nil || !strings.Contains(out, `"2021-11-01"`) {
 		t.Errorf("import by date: %q, %v", out, err)
