@@ -92,6 +92,8 @@ var (
 	plainImage []byte
 	//go:embed kernels/hopper.cubin.gz
 	hopperImage []byte
+	//go:embed kernels/hopper_powers.cubin.gz
+	powersImage []byte
 )
 
 // kernel is one that sums pairs.
@@ -124,6 +126,17 @@ func (e *OnCard) kernelFor(p *plan) (*kernel, error) {
 			"sumDense_bfloat16"}
 	}
 	return k, e.device.load(k.image, packed, names...)
+}
+
+// powersFor is the kernel for pairs that are unlikely to be linked, if there is one, and loads it.
+func (e *OnCard) powersFor(p *plan) (*kernel, error) {
+	if e.device.Capability != hopper || e.format != BFloat16 || p.dense != 0 || p.both == 0 {
+		return nil, nil
+	}
+	k := &kernel{kernelName: kernelName{"powers", "sumPowers_bfloat16"}, tiling: tiling{1024, 128, 256}, depth: 64,
+		blocks: e.device.processors, threads: 384, summing: 256, shared: 4*3*128*64*2 + 256*32*4 + 1024,
+		perLaunch: 1 << 31, mapped: true}
+	return k, e.device.load(k.image, powersImage, k.name)
 }
 
 // tensorMap tells the copy engine where rows are.

@@ -22,8 +22,8 @@ type job struct {
 }
 
 // perThread is how many sums a thread has: of σ, of the loss of "no", of −log q, of ψ and τ with their losses, of
-// pairs, and of π.
-const perThread = 7
+// pairs, of π, and of pairs of which powers were enough.
+const perThread = 8
 
 // tiling is how pairs are cut into tiles of rows × columns. These are numbered in squares of edge × edge nodes, so
 // that the rows of those that are computed at the same time are few.
@@ -31,12 +31,19 @@ type tiling struct{ edge, rows, columns uint64 }
 
 // tiles is how many numbers of tiles there are of m × n: some are of none.
 func (t tiling) tiles(m, n uint32, triangle bool) uint64 {
+	return t.squares(m, n, triangle) * t.perSquare()
+}
+
+// perSquare is how many tiles a square has.
+func (t tiling) perSquare() uint64 { return t.edge / t.rows * (t.edge / t.columns) }
+
+// squares is how many squares there are of m × n.
+func (t tiling) squares(m, n uint32, triangle bool) uint64 {
 	down, across := (uint64(m)+t.edge-1)/t.edge, (uint64(n)+t.edge-1)/t.edge
-	each := t.edge / t.rows * (t.edge / t.columns)
 	if triangle {
-		return down * (down + 1) / 2 * each
+		return down * (down + 1) / 2
 	}
-	return down * across * each
+	return down * across
 }
 
 // list is nodes in the order of their fields and, within a field, of their keys, with what is known of each.
@@ -256,18 +263,21 @@ type prepared struct {
 	*plan
 	on          *OnCard
 	kernel      *kernel
+	powers      *kernel // for pairs that stand for both directions and are unlikely to be linked; nil: none
 	sums        *array
 	left, right nodeBlock
 }
 
 // prepare puts the tables of a plan onto the card, without nodes.
 func (e *OnCard) prepare(p *plan) (_ *prepared, err error) {
-	k, err := e.kernelFor(p)
-	if err != nil {
+	k, err1 := e.kernelFor(p)
+	powers, err2 := e.powersFor(p)
+	if err := cmp.Or(err1, err2); err != nil {
 		return nil, err
 	}
 	p.dim = uint32(k.padded(p.rows.Dim()))
-	r := &prepared{memory: memory{device: e.device}, plan: p, on: e, kernel: k, left: nodeBlock{sources: true}}
+	r := &prepared{memory: memory{device: e.device}, plan: p, on: e, kernel: k, powers: powers,
+		left: nodeBlock{sources: true}}
 	defer func() {
 		if err != nil {
 			r.free()
@@ -414,42 +424,67 @@ func (b *nodeBlock) fill(r *prepared) (err error) {
 		upload(&b.memory, &b.shifted, append([][2]float32{{}}, p.targetTerms[from:to]...)))
 }
 
-// run sums the pairs of both blocks, in launches that are short enough to be stopped between them. What no thread
-// writes is not a number: memory is filled so beforehand.
+// run sums the pairs of both blocks. Where the first of them say that few are unlikely to be linked, the kernel for
+// those is not used again.
 func (r *prepared) run(ctx context.Context) (total engine.Sums, err error) {
-	k := *r.kernel
-	arguments, err := k.arguments(r.on, r.plan, r.left.rows, r.right.rows)
-	if err != nil {
-		return total, err
-	}
-	all, step := k.tiles(r.m, r.n, r.triangle != 0), max(k.perLaunch/uint64(r.dim), 1)
-	k.blocks = int(min(uint64(k.blocks), all))
-	parts := make([]float64, k.blocks*k.summing*perThread)
-	sums := &array{r.device, r.sums.address, uint64(len(parts)) * 8}
-	for r.from = 0; r.from < all; r.from = r.to {
-		if err := ctx.Err(); err != nil {
+	const few = 16 // squares
+	if r.powers != nil && r.both != 0 {
+		all := r.powers.squares(r.m, r.n, r.triangle != 0)
+		first, share, err := r.runSquares(ctx, *r.powers, 0, min(few, all))
+		if err != nil {
 			return total, err
 		}
-		r.to = min(r.from+step, all)
-		if err := cmp.Or(sums.fill(0xff), r.device.launch(&k, arguments), get(sums, parts)); err != nil {
+		if share >= .5 {
+			total, _, err = r.runSquares(ctx, *r.powers, min(few, all), all)
+			total.Add(first)
 			return total, err
 		}
-		total.Add(r.add(parts))
+		r.powers = nil
 	}
-	return total, nil
+	total, _, err = r.runSquares(ctx, *r.kernel, 0, r.kernel.squares(r.m, r.n, r.triangle != 0))
+	return total, err
 }
 
-// add makes sums of those of threads.
-func (p *plan) add(parts []float64) engine.Sums {
+// runSquares sums the pairs of some squares of tiles, in launches that are short enough to be stopped between them.
+// What no thread writes is not a number: memory is filled so beforehand. It says of which share of the pairs powers
+// were enough.
+func (r *prepared) runSquares(ctx context.Context, k kernel, from, to uint64) (total engine.Sums, share float64,
+	err error) {
+	arguments, err := k.arguments(r.on, r.plan, r.left.rows, r.right.rows)
+	if err != nil {
+		return total, 0, err
+	}
+	k.blocks = int(min(uint64(k.blocks), (to-from)*k.perSquare()))
+	parts := make([]float64, k.blocks*k.summing*perThread)
+	sums := &array{r.device, r.sums.address, uint64(len(parts)) * 8}
+	step := max(k.perLaunch/uint64(r.dim), 1)
+	for r.from = from * k.perSquare(); r.from < to*k.perSquare(); r.from = r.to {
+		if err := ctx.Err(); err != nil {
+			return total, 0, err
+		}
+		r.to = min(r.from+step, to*k.perSquare())
+		if err := cmp.Or(sums.fill(0xff), r.device.launch(&k, arguments), get(sums, parts)); err != nil {
+			return total, 0, err
+		}
+		var part engine.Sums
+		part, share = r.add(parts)
+		total.Add(part)
+	}
+	return total, share, nil
+}
+
+// add makes sums of those of threads, and says of which share of the pairs powers were enough.
+func (p *plan) add(parts []float64) (_ engine.Sums, share float64) {
 	var t [perThread]float64
 	for k, x := range parts {
 		t[k%perThread] += x
 	}
+	share = t[7] / max(t[5], 1)
 	if p.both != 0 {
 		for _, shared := range []int{0, 1, 5} {
 			t[shared] *= 2
 		}
 	}
 	return engine.Sums{Pairs: int64(t[5]), Link: t[0], Propensity: t[6], Likelihood: t[2], Naive: t[1], W: t[3],
-		PU: t[1], AP: t[3] + t[4]}
+		PU: t[1], AP: t[3] + t[4]}, share
 }

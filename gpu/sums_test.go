@@ -118,7 +118,7 @@ func rectangles(t testing.TB, seed uint64, rounds, most int) (out []rectangle) {
 		}
 		propensity := must(model.NewPropensity("field-matrix", n, model.PropensityOptions{}))(t)
 		e := model.ExposureTerms{Constant: float32(rng.NormFloat64()*3 - 2)}
-		rare := round%12 == 0
+		rare := round%24 == 0
 		if rare {
 			e.Constant -= 10
 		}
@@ -344,6 +344,25 @@ func TestSumsInBlocks(t *testing.T) {
 	if got, err := e.SumRectangle(t.Context(), r.nodes, r.predictor, r.Rectangle); !errors.Is(err, errFull) ||
 		!strings.Contains(err.Error(), "use the processor") {
 		t.Errorf("without room: %+v, %v", got, err)
+	}
+}
+
+// The kernel for pairs that are unlikely to be linked is used where one product serves both directions, and given up
+// after a look where pairs are likely; the sums are the same.
+func TestUnlikelyPairsByAFakeCard(t *testing.T) {
+	t.Parallel()
+	r := rectangles(t, 1, 13, 140)[12]
+	for _, likely := range []bool{false, true} {
+		fake := newFakeCard(hopper)
+		fake.likely = likely
+		e := must(New(must(open(&fake.driver, 0))(t), Settings{Format: BFloat16, Memory: 1}))(t)
+		got := must(e.SumRectangle(t.Context(), r.nodes, r.predictor, r.Rectangle))(t)
+		if x := off(got, r.inFloat64(t, BFloat16)); x > 3e-6 {
+			t.Errorf("%s, likely %v: %g off, %+v", r.name, likely, x, got)
+		}
+		if few := fake.unlikely < fake.runs; few != likely || fake.unlikely == 0 {
+			t.Errorf("%s, likely %v: %d of %d launches by powers", r.name, likely, fake.unlikely, fake.runs)
+		}
 	}
 }
 
