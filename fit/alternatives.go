@@ -11,7 +11,6 @@ import (
 	"unseen/graph"
 	"unseen/internal/kern"
 	"unseen/model"
-	"unseen/risk"
 	"unseen/sample"
 )
 
@@ -114,6 +113,16 @@ type alternativeFit struct {
 	leverage []float32 // there, of the compared pairs
 
 	centre, spread float64 // mean and standard deviation, over the compared pairs, of what it orders by
+
+	closer *alternativeFit // what it makes of more pairs, where these were needed; see lookCloser
+}
+
+// best is what it makes of the most pairs that it was fitted to.
+func (f *alternativeFit) best() *alternativeFit {
+	if f.closer != nil {
+		return f.closer
+	}
+	return f
 }
 
 // exposure returns what exposure depends on besides the fields.
@@ -139,8 +148,12 @@ func (f *alternativeFit) loss() (sum float64) {
 }
 
 // against returns by how much its cross-fitted log-likelihood is above another's, the standard
-// error of that with sources as what is independent, and whether it explains the links as well.
+// error of that with sources as what is independent, and whether it explains the links as well: by the most pairs that
+// both were fitted to.
 func (f *alternativeFit) against(other *alternativeFit) (difference, se float64, stays bool) {
+	if f.closer != nil && other.closer != nil {
+		f, other = f.closer, other.closer
+	}
 	if f.failed || other.failed {
 		return 0, 0, f == other
 	}
@@ -191,8 +204,11 @@ const (
 // comparison is the fits of all alternatives to the same pairs.
 type comparison struct {
 	*bayesian
-	portion         // the pairs that are compared by
-	base    laplace // the fit's own posterior over them
+	problem sample.Problem // of whose pairs those are chosen that are compared by
+	cell    []int32        // of each of its pairs
+	most    int            // how many of them are to be chosen, about
+	portion                // the pairs that are compared by
+	base    laplace        // the fit's own posterior over them
 
 	// of the tests: how their terms hang together with θ, and the information that is theirs alone
 	border     [][]float64
@@ -208,11 +224,16 @@ type comparison struct {
 	family  []Alternative
 	done    []*alternativeFit
 	naive   *alternativeFit // what ignores exposure, to compare lists with; it is no alternative
+
+	coarse *comparison // with fewer pairs, whose fits are where those of this one begin; nil for the first
+	closer *comparison // with more pairs; nil where they were not needed
+	// looked are the fits to more pairs that a checkpoint had, in their order
+	looked []*alternativeFit
 }
 
 // newComparison chooses the pairs to compare by, and prepares the tests.
 func newComparison(ctx context.Context, b *bayesian) (*comparison, error) {
-	c := &comparison{bayesian: b}
+	c := &comparison{bayesian: b, problem: b.problem, cell: b.cell}
 	if err := c.prepare(ctx); err != nil {
 		return nil, err
 	}
@@ -230,6 +251,9 @@ func newComparison(ctx context.Context, b *bayesian) (*comparison, error) {
 // close frees the pairs that were chosen.
 func (c *comparison) close() {
 	c.portion.close()
+	if c.closer != nil {
+		c.closer.close()
+	}
 }
 
 // compare tests the assumptions and fits every alternative that the tests leave room for.
@@ -261,6 +285,9 @@ func (c *comparison) compare(ctx context.Context, replicates [][]float64) error 
 			return err
 		}
 	}
+	if err := c.lookCloser(ctx); err != nil {
+		return err
+	}
 	if c.naive == nil {
 		naive, err := c.fitNaive(ctx)
 		if err != nil {
@@ -273,6 +300,9 @@ func (c *comparison) compare(ctx context.Context, replicates [][]float64) error 
 		}
 	}
 	b.result.refuted, b.result.alternatives, b.result.compared = refuted, c.done, c.chosen.Pairs.Len()
+	if c.closer != nil {
+		b.result.compared = c.closer.chosen.Pairs.Len()
+	}
 	return nil
 }
 
@@ -281,17 +311,29 @@ type portion struct {
 	chosen   sample.Evidence
 	places   []int32 // among the training pairs; nil means all of them
 	design   engine.Design
+	own      bool // the design is no other's
 	outcomes engine.Outcomes
 }
 
 func (p *portion) close() {
-	if p.places != nil && p.design != nil {
+	if p.own && p.design != nil {
 		p.design.Close()
 	}
 }
 
 // prepare chooses the pairs to compare by.
-func (c *comparison) prepare(ctx context.Context) (err error) {
+func (c *comparison) prepare(ctx context.Context) error {
+	d := c.laplace.d + 1
+	c.most = min(cmp.Or(c.result.Settings.compared, comparedPairs), comparedProducts/(d*d))
+	if err := c.take(ctx); err != nil {
+		return err
+	}
+	c.popularity = crossPopularity(c.problem, c.problem.Train.Linked, c.chosen.Pairs)
+	return nil
+}
+
+// take chooses the pairs to compare by among those in hand.
+func (c *comparison) take(ctx context.Context) (err error) {
 	if c.portion, err = c.part(ctx, c.laplace, c.theta); err != nil {
 		return err
 	}
@@ -302,126 +344,62 @@ func (c *comparison) prepare(ctx context.Context) (err error) {
 		}
 		c.balance(&c.portion, z)
 	}
+	c.useChosen()
+	return nil
+}
+
+// useChosen prepares for the pairs that were chosen what all fits to them share.
+func (c *comparison) useChosen() {
 	c.base = *c.laplace
 	c.base.seen, c.base.own, c.base.last = nil, false, nil
 	c.base.design, c.base.outcomes = c.portion.design, c.portion.outcomes
 	pairs := c.chosen.Pairs
-	c.popularity = crossPopularity(c.problem, c.problem.Train.Linked, pairs)
 	c.folds = engine.PairGroups{Of: make([]uint8, pairs.Len()), Count: compareFolds}
 	for k, source := range pairs.Source {
 		c.folds.Of[k] = uint8(compareFolds * sample.Uniform(0xf01d, 0, uint64(c.problem.Nodes.Number(source))))
 	}
-	return nil
 }
 
 // part returns the portion of the pairs for a fit of what was seen of them, or was drawn.
 func (c *comparison) part(ctx context.Context, f *laplace, theta []float64) (portion, error) {
 	out := portion{chosen: c.problem.Training(), design: f.design, outcomes: f.outcomes}
-	most := min(cmp.Or(c.result.Settings.compared, comparedPairs), comparedProducts/((f.d+1)*(f.d+1)))
-	if c.problem.Train.Len() <= most {
+	if c.problem.Train.Len() <= c.most {
 		return out, nil
 	}
-	if err := c.choose(ctx, &out, f, theta, most); err != nil {
+	if err := c.choose(ctx, &out, f, theta); err != nil {
 		return out, err
 	}
 	var err error
 	out.design, err = c.bayesian.design(ctx, engine.DesignPairs{Pairs: out.chosen.Pairs,
 		Cell: sample.Column(c.cell, out.places), Cells: f.cells})
+	out.own = err == nil
 	return out, err
 }
 
 // choose chooses about so many of the pairs: those whose exposure is logged up to half, and of the others the rather
 // those whose outcome surprises the fit, because they say most; with weights and rates that make up for it. Where the
 // likelihood knows no rates, all others have the same chance.
-func (c *comparison) choose(ctx context.Context, to *portion, f *laplace, theta []float64, most int) error {
+func (c *comparison) choose(ctx context.Context, to *portion, f *laplace, theta []float64) error {
 	p, s, seen := c.problem, c.result.Settings, f.outcomes
-	z, err := f.design.Logits(ctx, theta)
-	if err != nil {
-		return err
-	}
-	linked := c.likely(f, theta, z)
-	logged := func(k int) bool { return p.Exposure != nil && p.Exposure[k] != risk.Unlogged }
-	whole := 0
-	for k := range seen.Linked {
-		if logged(k) {
-			whole++
+	var by chances
+	if !s.evenly() {
+		z, err := f.design.Logits(ctx, theta)
+		if err != nil {
+			return err
 		}
+		by.linked = likely(p.Train.Rate, seen, func(k int) float64 { return theta[f.d+1+int(c.cell[k])] }, z)
 	}
-	factor, ofLogged := 1., math.Min(1, float64(most)/2/float64(max(whole, 1)))
-	// the share of the pairs like this one that are linked, or are not, but for the factor
-	const least = .1
-	surprise := func(k int, link bool) float64 {
-		switch {
-		case s.Sampling != engine.CaseControl.String():
-			return 1
-		case link:
-			return least + 1 - linked[k]
-		}
-		return least + linked[k]
-	}
-	share := func(k int, link bool) float64 {
-		if logged(k) {
-			return ofLogged
-		}
-		return math.Min(1, factor*surprise(k, link))
-	}
-	var surprises []float64
-	for k, link := range seen.Linked {
-		if !logged(k) {
-			surprises = append(surprises, surprise(k, link))
-		}
-	}
-	low, high := 0., 1/least
-	for range 30 { // towards the factor with which they are so many
-		factor = (low + high) / 2
-		count := ofLogged * float64(whole)
-		for _, x := range surprises {
-			count += min(1, factor*x)
-		}
-		if count > float64(most) {
-			high = factor
-		} else {
-			low = factor
-		}
-	}
-	to.places = sample.Indices(p.Train.Len(), func(k int) bool {
-		return pairChance(p, k, s.Seed, comparedWith) < share(k, seen.Linked[k])
-	})
+	p.Train = withLinks(p.Train, seen.Linked)
+	by.settle(p, [3]float64{1, 1, 1}, c.most)
+	to.places = by.places(p, s.Seed)
 	to.chosen = p.Training().At(to.places)
-	for i, place := range to.places {
-		k := int(place)
-		to.chosen.Pairs.Weight[i] /= share(k, seen.Linked[k])
-		to.chosen.Pairs.Rate[i] *= share(k, false) / share(k, true)
-	}
-	to.outcomes = engine.Outcomes{Linked: sample.Column(seen.Linked, to.places),
+	by.at(to.places).makeUp(to.chosen)
+	to.outcomes = engine.Outcomes{Linked: to.chosen.Pairs.Linked,
 		Leverage: sample.Column(seen.Leverage, to.places)}
 	if seen.Exposure != nil {
 		to.outcomes.Exposure = sample.Column(seen.Exposure, to.places)
 	}
-	to.chosen.Pairs.Linked = to.outcomes.Linked
 	return nil
-}
-
-// likely returns P(linked | sampled) of every pair by a fit to all others: a pair's own outcome must not bear on
-// whether it surprises. Without it, its logit would be by leverage times slope higher.
-func (c *comparison) likely(f *laplace, theta []float64, z []float32) []float64 {
-	out := make([]float64, len(z))
-	for k := range out {
-		pi, rest := kern.Sigmoid64(theta[f.d+1+int(c.cell[k])])
-		rate := c.problem.Train.Rate[k]
-		at := func(z float64) (linked, slope float64) { // and that of its log odds in z
-			y, restY := kern.Sigmoid64(z)
-			unlinked := rest + pi*restY
-			return pi * y / (pi*y + rate*unlinked), restY / unlinked
-		}
-		own := float64(z[k])
-		linked, slope := at(own)
-		if f.outcomes.Linked[k] {
-			linked--
-		}
-		out[k], _ = at(own + float64(f.outcomes.Leverage[k])*linked*slope)
-	}
-	return out
 }
 
 // balance makes the weights of a portion add up to those of all pairs, among pairs of one field and of two, in every
@@ -458,7 +436,11 @@ func (c *comparison) balance(to *portion, z []float32) {
 // prepareMeans says what the measures are sums of; the risk is that of a result's ŷ.
 func (c *comparison) prepareMeans(ctx context.Context, r *Result) error {
 	pairs := c.chosen.Pairs
-	logits, _, err := engine.Logits(ctx, r.Settings.engine(), engine.Predictor{Link: r.Link, LinkParams: r.LinkParams},
+	link, err := c.linkOf(r)
+	if err != nil {
+		return err
+	}
+	logits, _, err := engine.Logits(ctx, r.Settings.engine(), engine.Predictor{Link: link, LinkParams: r.LinkParams},
 		pairs)
 	if err != nil {
 		return err
@@ -472,10 +454,10 @@ func (c *comparison) prepareMeans(ctx context.Context, r *Result) error {
 		}
 	}
 	column := func() []float32 { return make([]float32, n) }
-	link, exposure, one, two, missed := column(), column(), column(), column(), column()
+	relevant, exposure, one, two, missed := column(), column(), column(), column(), column()
 	c.fixedRisk = 0
 	for k, w := range pairs.Weight {
-		link[k], exposure[k] = float32(w/all), float32(w/all)
+		relevant[k], exposure[k] = float32(w/all), float32(w/all)
 		if c.same(k) {
 			one[k] = float32(w / same)
 		} else {
@@ -489,7 +471,7 @@ func (c *comparison) prepareMeans(ctx context.Context, r *Result) error {
 			missed[k] = float32(w / all * (wanted - unwanted))
 		}
 	}
-	c.means = []engine.PairMean{{Link: link}, {Exposure: exposure}, {Missed: missed}}
+	c.means = []engine.PairMean{{Link: relevant}, {Exposure: exposure}, {Missed: missed}}
 	if same > 0 && same < all {
 		c.linkRatio = c.ratioOfLinks()
 		c.means = append(c.means, engine.PairMean{Exposure: one}, engine.PairMean{Exposure: two})
@@ -578,7 +560,7 @@ func (c *comparison) fit(ctx context.Context, a Alternative) (*alternativeFit, e
 	l, theta := c.start(a)
 	defer l.close()
 	v, err := c.v, error(nil)
-	if a != (Alternative{}) || c.places != nil { // else it is the fit
+	if !c.isTheFit(a) {
 		v, err = c.learn(ctx, l, theta)
 	}
 	if a.Text && err == nil && theta[c.base.size()] > mostText {
@@ -652,12 +634,16 @@ func (c *comparison) start(a Alternative) (*laplace, []float64) {
 		add(engine.AssumedTerm{Kind: engine.Dependence}, dependencePrior, Dependent)
 	}
 	theta := append(slices.Clone(c.theta), make([]float64, len(l.prior.Terms))...)
-	if mode := c.like(a); mode != nil {
-		n := len(mode) - 3
+	mode, own := c.coarse.modeOf(a)
+	if !own {
+		mode = c.like(a)
+	}
+	if mode != nil && !c.isTheFit(a) {
+		n := len(mode) - hyperparameters
 		copy(theta, mode[:n])
 		l.prior.Alpha, l.prior.Tau = mode[n], [2]float64{mode[n+1], mode[n+2]}
 	}
-	if a.Response == engine.Probit { // whose z is shorter by this factor at equal slopes
+	if a.Response == engine.Probit && !own { // whose z is shorter by this factor at equal slopes
 		const shorter = 1.7
 		for i := range theta[:l.d+1] {
 			theta[i] /= shorter
@@ -670,6 +656,21 @@ func (c *comparison) start(a Alternative) (*laplace, []float64) {
 		}
 	}
 	return &l, theta
+}
+
+// isTheFit reports whether an alternative is what was fitted, to the same pairs.
+func (c *comparison) isTheFit(a Alternative) bool { return a == (Alternative{}) && !c.own }
+
+// modeOf returns the mode of an alternative, if it was fitted.
+func (c *comparison) modeOf(a Alternative) (mode []float64, found bool) {
+	if c == nil {
+		return nil, false
+	}
+	at := slices.IndexFunc(c.done, func(f *alternativeFit) bool { return f.Alternative == a && !f.failed })
+	if at < 0 {
+		return nil, false
+	}
+	return c.done[at].mode, true
 }
 
 // like returns the mode of an alternative that differs by the response or the dependence alone; if
@@ -720,6 +721,9 @@ func (c *comparison) learn(ctx context.Context, l *laplace, theta []float64) (v 
 
 func (c *comparison) report(value float64) {
 	c.meter.add(c.chosen.Pairs.Len(), value == 0, func() round {
+		if c.coarse != nil {
+			return round{phase: "looking closer at what assumptions claim", number: len(c.done) + 1, of: mostLooks + 1}
+		}
 		return round{phase: "comparing assumptions", number: len(c.done) + 1,
 			of: max(len(c.family), usualAlternatives) + 1} // the last is naive
 	})
@@ -757,10 +761,17 @@ func (c *comparison) judge(ctx context.Context, published *Result) error {
 	if len(published.learnedTerms()) == 0 {
 		return nil
 	}
+	reference := c.done[published.reference()]
+	if err := c.judgeAll(ctx, published, reference); err != nil || c.closer == nil {
+		return err
+	}
+	return c.closer.judgeAll(ctx, published, reference.closer)
+}
+
+func (c *comparison) judgeAll(ctx context.Context, published *Result, reference *alternativeFit) error {
 	if err := c.prepareMeans(ctx, published); err != nil {
 		return err
 	}
-	reference := c.done[published.reference()]
 	for _, f := range c.done {
 		if f.failed {
 			continue
@@ -811,8 +822,30 @@ const alternativeNumbers = 3 + mostTerms + 2*measured + compareFolds
 const mostTerms = 3
 
 func (c *comparison) keep(to *checkpoint) {
-	var all []float64
-	for _, f := range c.done {
+	keepFits(to, "comparison.", c.done)
+	var looked []float64
+	var closer []*alternativeFit
+	if c.closer != nil {
+		closer = c.closer.done
+	}
+	for _, f := range closer {
+		at := slices.IndexFunc(c.done, func(g *alternativeFit) bool { return g.closer == f })
+		looked = append(looked, float64(at))
+	}
+	put(to, "comparison.looked", looked)
+	keepFits(to, "comparison.closer.", closer)
+	var naive []float64
+	if f := c.naive; f != nil {
+		naive = append([]float64{f.centre, f.spread}, f.mode...) // no mode if it failed
+	}
+	put(to, "comparison.naive", naive)
+}
+
+// keepFits puts the fits of alternatives into a checkpoint.
+func keepFits(to *checkpoint, name string, fits []*alternativeFit) {
+	var all, modes []float64
+	var leverages []float32
+	for _, f := range fits {
 		row := make([]float64, 3+mostTerms, alternativeNumbers)
 		if f.failed {
 			row[0] = 1
@@ -823,20 +856,11 @@ func (c *comparison) keep(to *checkpoint) {
 			row = append(row, m.value, m.err)
 		}
 		all = append(all, append(row, f.folds...)...)
-	}
-	put(to, "comparison.alternatives", all)
-	var modes []float64
-	var leverages []float32
-	for _, f := range c.done {
 		modes, leverages = append(modes, f.mode...), append(leverages, f.leverage...)
 	}
-	put(to, "comparison.modes", modes)
-	put(to, "comparison.leverages", leverages)
-	var naive []float64
-	if f := c.naive; f != nil {
-		naive = append([]float64{f.centre, f.spread}, f.mode...) // no mode if it failed
-	}
-	put(to, "comparison.naive", naive)
+	put(to, name+"alternatives", all)
+	put(to, name+"modes", modes)
+	put(to, name+"leverages", leverages)
 }
 
 func (c *comparison) restore(from *checkpoint) {
@@ -847,32 +871,59 @@ func (c *comparison) restore(from *checkpoint) {
 		from.fail("the mode of naive has another size")
 		return
 	}
-	modes, leverages := numbers[float64](from, "comparison.modes", -1),
-		numbers[float32](from, "comparison.leverages", -1)
-	pairs := c.chosen.Pairs.Len()
-	for row := range slices.Chunk(numbers[float64](from, "comparison.alternatives", -1), alternativeNumbers) {
+	c.restoreFits(from, "comparison.", func() (Alternative, bool) {
 		if len(c.done) == len(c.family) {
 			c.family = append(c.family, c.next()...)
 		}
-		if len(row) != alternativeNumbers || len(c.done) == len(c.family) {
+		if len(c.done) == len(c.family) {
+			return Alternative{}, false
+		}
+		return c.family[len(c.done)], true
+	}, func(f *alternativeFit) { c.done = append(c.done, f) })
+	looked := numbers[float64](from, "comparison.looked", -1)
+	c.restoreFits(from, "comparison.closer.", func() (Alternative, bool) {
+		if at := len(c.looked); at < len(looked) && looked[at] >= 0 && int(looked[at]) < len(c.done) {
+			return c.done[int(looked[at])].Alternative, true
+		}
+		return Alternative{}, false
+	}, func(f *alternativeFit) {
+		c.done[int(looked[len(c.looked)])].closer = f
+		c.looked = append(c.looked, f)
+	})
+}
+
+// restoreFits reads what keepFits wrote, given what says which alternative is next, and what takes it.
+func (c *comparison) restoreFits(from *checkpoint, name string, next func() (Alternative, bool),
+	take func(*alternativeFit)) {
+	modes, leverages := numbers[float64](from, name+"modes", -1), numbers[float32](from, name+"leverages", -1)
+	rows := numbers[float64](from, name+"alternatives", -1)
+	found := 0 // that did not fail: each has the leverage of as many pairs
+	for at := 0; at < len(rows); at += alternativeNumbers {
+		if rows[at] != 1 {
+			found++
+		}
+	}
+	pairs := len(leverages) / max(found, 1)
+	for row := range slices.Chunk(rows, alternativeNumbers) {
+		a, known := next()
+		if len(row) != alternativeNumbers || !known {
 			from.fail("the alternatives are cut short")
 			return
 		}
-		a := c.family[len(c.done)]
 		l, _ := c.start(a)
 		f := &alternativeFit{Alternative: a, failed: row[0] == 1, centre: row[1], spread: row[2],
 			terms: row[3 : 3+len(l.prior.Terms)], folds: row[alternativeNumbers-compareFolds:]}
 		for i := range f.measures {
 			f.measures[i] = measure{row[3+mostTerms+2*i], row[4+mostTerms+2*i]}
 		}
-		if size := l.size() + 3; !f.failed {
-			if len(modes) < size || len(leverages) < pairs {
+		if size := l.size() + hyperparameters; !f.failed {
+			if len(modes) < size || len(leverages) < pairs || name == "comparison." && pairs != c.chosen.Pairs.Len() {
 				from.fail("the modes of alternatives are cut short")
 				return
 			}
 			f.mode, modes = modes[:size], modes[size:]
 			f.leverage, leverages = leverages[:pairs], leverages[pairs:]
 		}
-		c.done = append(c.done, f)
+		take(f)
 	}
 }

@@ -231,11 +231,12 @@ func (b *bayesian) limit(learned bool) {
 	}
 	switch {
 	case b.result.all.whole(): // what is in hand was drawn to be learned from
-		b.whole = &whole{bayesian: b, problem: b.problem}
+		b.whole = &whole{bayesian: b, problem: b.problem, share: b.result.all.share}
 		warn(learnedFromAll, b.whole.count(), all)
 	case learned && dim <= cmp.Or(s.mostExact, mostExact) && all > most:
 		b.whole = &whole{bayesian: b, problem: b.problem}
-		_, part := thinToLearn(b.problem, begin, s)
+		chosen, part := thinToLearn(b.problem, begin, s)
+		b.whole.share = chosen.share
 		b.problem.Train, b.problem.Exposure = part.Pairs, part.Exposure
 		warn(learnedFromAll, all, b.problem.Train.Len())
 	case all > room:

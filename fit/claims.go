@@ -15,7 +15,9 @@ import (
 // similarity in the exposure if its estimate is above 0 and its test refutes the model, or, where popularity is in it
 // and could hide similarity from that test, if it raises the cross-fitted log-likelihood by more than max(2, 1.96
 // standard errors). A member stays if its cross-fitted log-likelihood is not below the reference's by more than
-// max(2, 1.96 standard errors), with sources as what is independent.
+// max(2, 1.96 standard errors), with sources as what is independent. All are compared by the same pairs. Where these
+// leave the set too wide for anything to be called identified, and no test has refuted the model, the members that make
+// it wide are fitted again to up to four times as many, and compared by those.
 //
 // A ceiling is in no member: if even the most relevant pairs are linked only with a probability c
 // when they are shown, links are the same with c times the relevance and 1/c times the exposure. So
@@ -24,7 +26,7 @@ import (
 type ClaimSet struct {
 	Reference Alternative `json:"reference"`
 	OneSided  bool        `json:"oneSided"`
-	Pairs     int         `json:"pairs"` // that the assumptions are compared by
+	Pairs     int         `json:"pairs"` // that the assumptions are compared by, at most
 	Members   []Member    `json:"members"`
 
 	MeanLink   SetRange  `json:"meanLink"`   // over the members that stay
@@ -108,7 +110,7 @@ func (d *diagnosis) claim() {
 			set.MeanLink.include(c.MeanLink)
 			set.Propensity.include(c.Propensity)
 			set.Risk.include(c.Risk)
-			if none := f.measures[ofLeast].value; set.OneSided {
+			if none := f.best().measures[ofLeast].value; set.OneSided {
 				set.Risk.include(MemberValue{Lower: none, Upper: none})
 			}
 			if c.Ratio != nil {
@@ -206,10 +208,11 @@ func (r *SetRange) include(x MemberValue) {
 // sampling of the reported mean ŷ, on which that of π̂ depends, and those of the reported R_AP.
 func (d *diagnosis) claimOf(f, reference *alternativeFit) Member {
 	c := Member{Alternative: f.Alternative}
-	if f.failed {
+	if f.best().failed {
 		return c
 	}
 	c.Difference, c.Error, c.Stays = f.against(reference)
+	f = f.best()
 	terms := f.terms
 	if f.Text {
 		c.Similarity, terms = terms[0], terms[1:]

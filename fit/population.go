@@ -25,6 +25,8 @@ type Population interface {
 	// Draw returns the pairs that are chosen, ascending by source and target, with the nodes that they name, these
 	// nodes' Numbers, and their popularity.
 	Draw(ctx context.Context, c PairChoice) (sample.Problem, error)
+	// DrawSurprising returns others that are chosen, in the same way.
+	DrawSurprising(ctx context.Context, by Surprise) (sample.Problem, error)
 	// Design makes pairs ready for Value and Information of what is seen of them. It is observed with a Root, or with
 	// nothing.
 	Design(ctx context.Context, d PairDesign) (engine.Design, error)
@@ -65,8 +67,8 @@ func FitPopulation(ctx context.Context, all Population, s Settings) (*Result, er
 		return nil, fmt.Errorf("%w: bayes over %d pairs with vectors of %d dimensions; take at most %d", ErrSetting,
 			survey.count(), survey.Dim, mostExact)
 	}
-	from.part = true
 	t := thinnedPairs{share: sharesOf(survey.Kinds, part, filled.evenly())}
+	from.part, from.share = true, t.share
 	p, err := all.Draw(ctx, PairChoice{Seed: s.Seed, Share: t.share})
 	if err != nil {
 		return nil, err
@@ -80,6 +82,7 @@ type elsewhere struct {
 	Population
 	survey PairSurvey
 	part   bool
+	share  [3]float64 // of the pairs of each kind, where it is a part
 }
 
 // whole reports whether there are more pairs than a problem has.
@@ -188,17 +191,9 @@ type PairDesign struct {
 // means all.
 func (d PairDesign) Over(ctx context.Context, e engine.Engine, p sample.Problem) (engine.Design, engine.Outcomes,
 	[]int32, error) {
-	propensity, err := model.NewPropensity(fieldMatrixKind, p.Nodes, model.PropensityOptions{})
+	cellOf, err := d.cellFinder(p.Nodes)
 	if err != nil {
 		return nil, engine.Outcomes{}, nil, err
-	}
-	field := propensity.(*model.FieldMatrix)
-	number := make([]int32, field.Size())
-	for c, at := range d.Cells {
-		if int(at) >= len(number) {
-			return nil, engine.Outcomes{}, nil, fmt.Errorf("%w: field pair %d of %d", ErrShape, at, len(number))
-		}
-		number[at] = int32(c)
 	}
 	evidence, places := p.Training(), []int32(nil)
 	if d.Choice != nil {
@@ -206,12 +201,29 @@ func (d PairDesign) Over(ctx context.Context, e engine.Engine, p sample.Problem)
 		evidence = evidence.At(places)
 	}
 	pairs := engine.DesignPairs{Vectors: p.Nodes.Vectors, Pairs: evidence.Pairs, Cells: len(d.Cells), Unit: d.Unit,
-		Streamed: true, CellOf: func(source, target int32) int32 { return number[field.Cell(source, target)] }}
+		Streamed: true, CellOf: cellOf}
 	if d.CaseControl {
 		pairs.Rate = evidence.Pairs.Rate
 	}
 	design, err := e.Design(ctx, pairs)
 	return design, engine.Outcomes{Linked: evidence.Pairs.Linked, Exposure: evidence.Exposure}, places, err
+}
+
+// cellFinder returns a function that finds the cell of a pair of nodes.
+func (d PairDesign) cellFinder(n model.Nodes) (func(source, target int32) int32, error) {
+	propensity, err := model.NewPropensity(fieldMatrixKind, n, model.PropensityOptions{})
+	if err != nil {
+		return nil, err
+	}
+	field := propensity.(*model.FieldMatrix)
+	number := make([]int32, field.Size())
+	for c, at := range d.Cells {
+		if int(at) >= len(number) {
+			return nil, fmt.Errorf("%w: field pair %d of %d", ErrShape, at, len(number))
+		}
+		number[at] = int32(c)
+	}
+	return func(source, target int32) int32 { return number[field.Cell(source, target)] }, nil
 }
 
 // InDegrees is how many links some nodes have from the sources of each of eight parts, by node: popularity is learned

@@ -82,6 +82,17 @@ func (c *cutPopulation) Survey(_ context.Context, of PairChoice) (out PairSurvey
 }
 
 func (c *cutPopulation) Draw(_ context.Context, choice PairChoice) (sample.Problem, error) {
+	return c.draw("Draw", func(p sample.Problem) ([]int32, error) { return choice.Places(p), nil })
+}
+
+func (c *cutPopulation) DrawSurprising(ctx context.Context, by Surprise) (sample.Problem, error) {
+	return c.draw("DrawSurprising", func(p sample.Problem) ([]int32, error) {
+		return by.Places(ctx, engine.CPU{Threads: 1}, p)
+	})
+}
+
+// draw joins the pairs of all pieces that are chosen.
+func (c *cutPopulation) draw(call string, choose func(sample.Problem) ([]int32, error)) (sample.Problem, error) {
 	joined := sample.Problem{Train: &graph.Pairs{}}
 	row := []float32(nil)
 	rows, fields, own := map[int32][]float32{}, map[int32]uint16{}, map[int32][2]float32{}
@@ -91,7 +102,10 @@ func (c *cutPopulation) Draw(_ context.Context, choice PairChoice) (sample.Probl
 	}
 	var all []drawn
 	for _, p := range c.pieces {
-		places := choice.Places(p)
+		places, err := choose(p)
+		if err != nil {
+			return joined, err
+		}
 		e := p.Training().At(places)
 		for k, i := range e.Pairs.Source {
 			j := e.Pairs.Target[k]
@@ -135,7 +149,7 @@ func (c *cutPopulation) Draw(_ context.Context, choice PairChoice) (sample.Probl
 			joined.Exposure = append(joined.Exposure, d.evidence.Exposure[d.place])
 		}
 	}
-	return joined, c.call("Draw")
+	return joined, c.call(call)
 }
 
 func (c *cutPopulation) Design(ctx context.Context, d PairDesign) (engine.Design, error) {

@@ -45,9 +45,15 @@ func checkClaims(t *testing.T, f *Findings, truth world.TrueMeans, refuted []Sus
 	if found != (refuted != nil) || (f.Class == Identified) != (refuted == nil) {
 		t.Errorf("%s, %+v", f.Class, f.Tests)
 	}
-	if set := f.Set; truth.Propensity < set.Propensity.Low || truth.Link > set.MeanLink.High {
-		t.Errorf("mean π %v and y %v, claimed from %+v and up to %+v", truth.Propensity, truth.Link,
-			set.Propensity, set.MeanLink)
+	checkTruth(t, f.Set, truth)
+}
+
+// checkTruth holds what a set claims against the truth.
+func checkTruth(t *testing.T, set *ClaimSet, truth world.TrueMeans) {
+	t.Helper()
+	if truth.Propensity < set.Propensity.Low || truth.Link > set.MeanLink.High {
+		t.Errorf("mean π %v and y %v, claimed from %+v and up to %+v", truth.Propensity, truth.Link, set.Propensity,
+			set.MeanLink)
 	}
 }
 

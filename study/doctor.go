@@ -123,7 +123,7 @@ func runDoctor(ctx context.Context, l *lab) (*Result, error) {
 		return nil, err
 	}
 	r := &Result{Rows: rows, Setting: []string{
-		"Worlds of 2,000 nodes in 8 fields, base rate .16 and oracle AUC .97 but for the rare ones; vectors of " +
+		"Worlds of 3,000 nodes in 8 fields, base rate .16 and oracle AUC .97 but for the rare ones; vectors of " +
 			"16 or 256 " +
 			"dimensions, π within a field about .05, .3 or .7 and a quarter of that between two, and the " +
 			"strength of the " +
@@ -166,7 +166,7 @@ func (r *DoctorRow) world(ctx context.Context, kind doctorKind, quick bool) (*wo
 	rng := rand.New(rand.NewPCG(r.Seed, hash.Sum64()))
 	r.Dim, r.Same = []int{16, 256}[rng.IntN(2)], []float64{.05, .3, .7}[rng.IntN(3)]
 	r.Strength = kind.low + (kind.high-kind.low)*rng.Float64()
-	nodes := 2000
+	nodes := 3000
 	if quick {
 		nodes, r.Dim = 150, 16
 	}

@@ -63,10 +63,11 @@ func (p *population) Checksum() string { return p.Manifest.Checksum() }
 
 // piecePlan is what the workers of such a job share.
 type piecePlan struct {
-	Kind   string         `json:"kind"` // survey, draw, tally or links
-	Choice fit.PairChoice `json:"choice"`
-	Floor  float64        `json:"floor,omitempty"`
-	Nodes  []byte         `json:"nodes,omitempty"` // numbers, as int32
+	Kind     string         `json:"kind"` // survey, draw, surprising, tally or links
+	Choice   fit.PairChoice `json:"choice"`
+	Surprise *fit.Surprise  `json:"surprise,omitempty"`
+	Floor    float64        `json:"floor,omitempty"`
+	Nodes    []byte         `json:"nodes,omitempty"` // numbers, as int32
 }
 
 // pieces runs a job over the shards and hands what each left to a function, in their order.
@@ -189,8 +190,20 @@ type drawnPiece struct {
 
 // Draw implements fit.Population. Workers hand over the vectors with the pairs: the driver reads no block.
 func (p *population) Draw(ctx context.Context, c fit.PairChoice) (sample.Problem, error) {
+	return p.draw(ctx, p.piece("draw", c))
+}
+
+// DrawSurprising implements fit.Population.
+func (p *population) DrawSurprising(ctx context.Context, by fit.Surprise) (sample.Problem, error) {
+	s := p.piece("surprising", fit.PairChoice{})
+	s.Piece.Surprise = &by
+	return p.draw(ctx, s)
+}
+
+// draw runs a job whose pieces are pairs, and joins them.
+func (p *population) draw(ctx context.Context, s *plan) (sample.Problem, error) {
 	var all []*drawnPiece
-	err := p.pieces(ctx, p.piece("draw", c), func(content []byte) error {
+	err := p.pieces(ctx, s, func(content []byte) error {
 		var part drawnPiece
 		if err := unpack(content, &part); err != nil {
 			return err
@@ -339,7 +352,13 @@ func (p *plan) piece(ctx context.Context, t *task) (any, error) {
 	case "survey":
 		return fit.SurveyPairs(part.Problem(), p.Piece.Choice), nil
 	case "draw":
-		return drawn(part), nil
+		return drawn(part, part.Problem().Training()), nil
+	case "surprising":
+		places, err := p.Piece.Surprise.Places(ctx, engine.CPU{Threads: p.Threads}, part.Problem())
+		if err != nil {
+			return nil, err
+		}
+		return drawn(part, part.Problem().Training().At(places)), nil
 	}
 	by, err := p.predictor(part.Nodes)
 	if err != nil {
@@ -348,19 +367,23 @@ func (p *plan) piece(ctx context.Context, t *task) (any, error) {
 	return fit.TallyPairs(ctx, engine.CPU{Threads: p.Threads}, part.Problem(), by, p.Piece.Floor)
 }
 
-// drawn returns a part for the driver.
-func drawn(part *shards.Part) *drawnPiece {
+// drawn returns pairs of a part for the driver, with the nodes that they name.
+func drawn(part *shards.Part, some sample.Evidence) *drawnPiece {
 	n, dim := part.Nodes, part.Nodes.Dim()
-	out := &drawnPiece{Pairs: *part.Pairs, Exposure: part.Exposure, Numbers: n.Numbers,
-		Fields: n.Fields[:len(n.Numbers)], Vectors: make([]float32, len(n.Numbers)*dim), Popularity: n.Popularity,
-		Age: n.Age}
-	for i := range n.Numbers {
-		n.Vectors.Load(out.Vectors[i*dim:(i+1)*dim], int32(i))
-	}
-	for _, ends := range [][]int32{out.Pairs.Source, out.Pairs.Target} {
-		for k, i := range ends {
-			ends[k] = n.Number(i)
+	named := make([]bool, len(n.Numbers))
+	ends := [][]int32{some.Pairs.Source, some.Pairs.Target}
+	for _, end := range ends {
+		for k, i := range end {
+			named[i] = true
+			end[k] = n.Number(i)
 		}
+	}
+	nodes := sample.Indices(len(named), func(i int) bool { return named[i] })
+	out := &drawnPiece{Pairs: *some.Pairs, Exposure: some.Exposure, Numbers: sample.Column(n.Numbers, nodes),
+		Fields: sample.Column(n.Fields, nodes), Vectors: make([]float32, len(nodes)*dim),
+		Popularity: sample.Column(n.Popularity, nodes), Age: sample.Column(n.Age, nodes)}
+	for at, i := range nodes {
+		n.Vectors.Load(out.Vectors[at*dim:(at+1)*dim], i)
 	}
 	return out
 }
