@@ -39,12 +39,12 @@ const (
 	assignedRows  = 4096 // at a time
 )
 
-// clustersOf says how many clusters so many rows have.
-func clustersOf(rows int) int { return min(int(clusterFactor*math.Sqrt(float64(rows))), rows) }
+// ClustersOf says how many clusters so many rows have.
+func ClustersOf(rows int) int { return min(int(clusterFactor*math.Sqrt(float64(rows))), rows) }
 
 // makeClusters groups rows.
 func makeClusters(ctx context.Context, v *graph.Vectors, o Options) (*clusters, error) {
-	count := clustersOf(v.Len())
+	count := ClustersOf(v.Len())
 	order := rand.New(rand.NewPCG(o.Seed, 0xc1)).Perm(v.Len())
 	sample := make([]int32, min(clusterSample*count, v.Len()))
 	for k := range sample {

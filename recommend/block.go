@@ -8,6 +8,7 @@ import (
 
 	"unseen/engine"
 	"unseen/graph"
+	"unseen/index"
 	"unseen/internal/kern"
 	"unseen/model"
 )
@@ -21,6 +22,11 @@ type Block struct {
 	Popularity []float32     // as model.Nodes has it, for models whose order depends on it
 	Targets    []int32       // places in the block that may be recommended, ascending; nil means all
 	Engine     engine.Engine // that searches; nil means engine.CPU
+	// Web, unless nil, is the index of the vectors: lists are looked for in so many of its Clusters, and hold nearly
+	// all of the best.
+	Web      *index.Web
+	Clusters int
+	Threads  int // of the index; 0 means all processors
 }
 
 // BlockSource is a source of a block's lists: its place among the nodes of the link model, and the targets, ascending,
@@ -61,7 +67,7 @@ func (b Block) Top(ctx context.Context, m model.Model, sources []BlockSource, k 
 		}
 		search.Queries = append(search.Queries, q)
 	}
-	lists, err := engine.OrCPU(b.Engine, 0).TopK(ctx, search)
+	lists, err := b.search(ctx, search)
 	if err != nil {
 		return nil, err
 	}
@@ -83,6 +89,19 @@ func (b Block) Top(ctx context.Context, m model.Model, sources []BlockSource, k 
 		}
 	}
 	return out, nil
+}
+
+// search finds the best by the index, or by the engine.
+func (b Block) search(ctx context.Context, s engine.TargetSearch) ([][]engine.Hit, error) {
+	e := engine.OrCPU(b.Engine, b.Threads)
+	if b.Web == nil {
+		return e.TopK(ctx, s)
+	}
+	targets := b.Vectors.Len()
+	if b.Targets != nil {
+		targets = len(b.Targets)
+	}
+	return webSearch{b.Web, b.Clusters, targets, b.Threads, e}.top(ctx, s)
 }
 
 // query is that of a source at some parameters.

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"unseen/engine"
+	"unseen/index"
 )
 
 // fewestClusters is how many clusters of the index a batch looks at in each at least.
@@ -26,8 +27,10 @@ func (r *Recommender) MeasureMany(ctx context.Context, k int) (Recall, error) {
 			return Recall{}, err
 		}
 	}
-	most := r.web.Clusters() / mostOfClusters
-	for count := fewestClusters; count <= most && !r.many.Used; count += count / 4 {
+	for _, count := range ClusterCounts(r.web.Clusters()) {
+		if r.many.Used {
+			break
+		}
 		r.many = Recall{Queries: len(sources), K: k, Clusters: count, Used: true}
 		for p, o := range orders {
 			found, err := r.web.Many(ctx, o.search, count, r.threads)
@@ -65,7 +68,29 @@ func (r *Recommender) batchTop(ctx context.Context, s engine.TargetSearch, by ra
 	if q.Exact || !r.ManyByIndex(q.K) || by.rows != r.ranker.rows {
 		return r.engine.TopK(ctx, s)
 	}
-	lists, err := r.web.Many(ctx, s, r.many.Clusters, r.threads)
+	return webSearch{r.web, r.many.Clusters, len(r.g.Targets()), r.threads, r.engine}.top(ctx, s)
+}
+
+// ClusterCounts are at how many of so many clusters lists are tried to be found by, ascending; nil where a scan of all
+// takes no longer.
+func ClusterCounts(clusters int) (counts []int) {
+	for count := fewestClusters; count <= clusters/mostOfClusters; count += count / 4 {
+		counts = append(counts, count)
+	}
+	return counts
+}
+
+// webSearch finds the best by some clusters of an index, and by the engine those of whom that finds too few.
+type webSearch struct {
+	web      *index.Web
+	clusters int
+	targets  int // that may be hits
+	threads  int
+	engine   engine.Engine
+}
+
+func (w webSearch) top(ctx context.Context, s engine.TargetSearch) ([][]engine.Hit, error) {
+	lists, err := w.web.Many(ctx, s, w.clusters, w.threads)
 	if err != nil {
 		return nil, err
 	}
@@ -73,13 +98,13 @@ func (r *Recommender) batchTop(ctx context.Context, s engine.TargetSearch, by ra
 	left := s
 	left.Queries = nil
 	for k, hits := range lists {
-		if len(hits) < min(s.K, len(r.g.Targets())-len(s.Queries[k].Skip)) {
+		if len(hits) < min(s.K, w.targets-len(s.Queries[k].Skip)) {
 			short = append(short, k)
 			left.Queries = append(left.Queries, s.Queries[k])
 		}
 	}
 	if len(short) > 0 {
-		found, err := r.engine.TopK(ctx, left)
+		found, err := w.engine.TopK(ctx, left)
 		if err != nil {
 			return nil, err
 		}

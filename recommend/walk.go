@@ -207,6 +207,10 @@ func (r *Recommender) seenFound(by *measures, sources []Source, best [][]int32, 
 // Recall is what was measured, of the longest lists; zero without an index.
 func (r *Recommender) Recall() Recall { return r.measures()[len(measuredLengths)-1] }
 
+// LeastScore is from which score on a target counts as one of the best, given the last of them: but for the last bits,
+// in which sums by rows and by blocks differ.
+func LeastScore(last float32) float32 { return last - 1e-5*(1+max(last, -last)) }
+
 // shareFound is the share of exact hits that were found, or others of the same score.
 func shareFound(found, exact [][]engine.Hit, most int) float64 {
 	var all, hit int
@@ -214,8 +218,7 @@ func shareFound(found, exact [][]engine.Hit, most int) float64 {
 		if hits = hits[:min(most, len(hits))]; len(hits) == 0 {
 			continue
 		}
-		least := hits[len(hits)-1].Score // but for the last bits, in which sums by rows and by blocks differ
-		least -= 1e-5 * (1 + max(least, -least))
+		least := LeastScore(hits[len(hits)-1].Score)
 		all += len(hits)
 		own := 0
 		for _, h := range found[k] {

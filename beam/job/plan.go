@@ -38,8 +38,9 @@ type plan struct {
 	Import *importPlan `json:"import,omitempty"`
 	Tables *tablePlan  `json:"tables,omitempty"` // of an import of interactions
 
-	K      int  `json:"k,omitempty"` // of lists
-	Linked bool `json:"linked,omitempty"`
+	K      int        `json:"k,omitempty"` // of lists
+	Linked bool       `json:"linked,omitempty"`
+	Index  *indexPlan `json:"index,omitempty"` // by which lists are made; nil: exactly
 
 	Scan *scanPlan `json:"scan,omitempty"`
 

@@ -2,6 +2,7 @@ package job
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -30,6 +31,11 @@ type ListSettings struct {
 	K      int  // how long
 	Linked bool // targets that a node links to already may be recommended again
 	Part   int  // nodes in a file; 0 means 4,096
+	// Exact makes lists without the indexes that MakeIndexes left beside the shards.
+	Exact bool
+	// Recall is the share of the best that lists by indexes have at least, as measured; 0 means
+	// recommend.StandardRecall. Where they find less, lists are exact.
+	Recall float64
 }
 
 // ListFolder is what lists.json says of a folder of lists.
@@ -41,6 +47,8 @@ type ListFolder struct {
 	Linked bool     `json:"linked,omitempty"`
 	Nodes  int      `json:"nodes"` // with a list
 	Parts  []string `json:"parts"`
+	// Recall is what indexes find of the best, measured before; nil where there are none, or lists are exact.
+	Recall *recommend.Recall `json:"recall,omitempty"`
 }
 
 // ListsFile is written last.
@@ -99,10 +107,16 @@ func (e *Cluster) Recommend(ctx context.Context, m model.Model, to shards.Locati
 		}
 	}
 	p := e.plan("lists")
-	p.Result, p.K, p.Linked = work.Absolute().Root, s.K, s.Linked
+	p.K, p.Linked = s.K, s.Linked
 	if p.Model, err = packModel(m); err != nil {
 		return nil, err
 	}
+	if !s.Exact {
+		if lists.Recall, err = e.measureIndexes(ctx, p, cmp.Or(s.Recall, recommend.StandardRecall)); err != nil {
+			return nil, err
+		}
+	}
+	p.Result, p.Name = work.Absolute().Root, unique("lists")
 	pipeline, scope := beam.NewPipelineWithRoot()
 	shared, dealt, err := create(scope, p, tasks)
 	if err != nil {
@@ -178,20 +192,15 @@ func (p *plan) lists(ctx context.Context, t *task) error {
 		return err
 	}
 	best := make([][]recommend.BlockHit, len(numbers))
-	for _, block := range p.Layout.Blocks {
+	for b := range p.Layout.Blocks {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		vectors, table, err := location.OpenBlock(ctx, p.Layout, block)
-		if err != nil {
+		var found [][]recommend.BlockHit
+		if err := p.inBlock(ctx, b, func(block recommend.Block) error {
+			found, err = block.Top(ctx, m, sources, p.K)
 			return err
-		}
-		found, err := recommend.Block{First: int32(block.First), Vectors: vectors, Fields: table.Fields,
-			FieldCount: len(p.Layout.Fields), Popularity: table.Popularity,
-			Engine: engine.CPU{Threads: p.Threads}, Targets: p.targets(block),
-		}.Top(ctx, m, sources, p.K)
-		vectors.Close()
-		if err != nil {
+		}); err != nil {
 			return err
 		}
 		for k := range best {
@@ -206,6 +215,27 @@ func (p *plan) lists(ctx context.Context, t *task) error {
 		return writeLists(w, names, numbers, best)
 	})
 	return err
+}
+
+// inBlock opens a block of targets, with its index where the plan has one, and closes it.
+func (p *plan) inBlock(ctx context.Context, b int, do func(recommend.Block) error) error {
+	at := p.Layout.Blocks[b]
+	vectors, table, err := p.shards().OpenBlock(ctx, p.Layout, at)
+	if err != nil {
+		return err
+	}
+	defer vectors.Close()
+	block := recommend.Block{First: int32(at.First), Vectors: vectors, Fields: table.Fields,
+		FieldCount: len(p.Layout.Fields), Popularity: table.Popularity, Engine: engine.CPU{Threads: p.Threads},
+		Targets: p.targets(at), Threads: p.Threads}
+	if p.Index != nil && p.Index.Blocks[b] {
+		if block.Web, err = p.openIndex(ctx, b); err != nil {
+			return err
+		}
+		defer block.Web.Close()
+		block.Clusters = p.Index.Clusters
+	}
+	return do(block)
 }
 
 // targets returns the places in a block that may be recommended; nil means all.

@@ -3,6 +3,7 @@
 //	unseen-beam import papers -o shards
 //	unseen-beam fit shards -o model.safetensors --runner flink --endpoint localhost:8099
 //	unseen-beam evaluate model.safetensors shards
+//	unseen-beam index shards
 //	unseen-beam recommend model.safetensors shards -o lists
 //	unseen-beam plan --nodes 320000000 --links 3200000000 --machines 8
 //	unseen-beam generate -o random --nodes 200000 --pairs 10000000
@@ -80,7 +81,7 @@ func newRoot() *cobra.Command {
 		SilenceErrors: true,
 		Version:       job.Version,
 	}
-	root.AddCommand(newImport(), newFit(), newEvaluate(), newRecommend(), newPlan(), newGenerate(),
+	root.AddCommand(newImport(), newFit(), newEvaluate(), newIndex(), newRecommend(), newPlan(), newGenerate(),
 		newWorkers())
 	return root
 }

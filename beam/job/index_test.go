@@ -1,0 +1,90 @@
+package job
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"unseen/beam/shards"
+	"unseen/fit"
+	"unseen/recommend"
+)
+
+// TestListsByIndexes holds lists by the indexes of blocks against exact ones: they have the share of the best that was
+// measured, the same bytes with any number of threads, and are exact where too few would be found, or where that is
+// asked for.
+func TestListsByIndexes(t *testing.T) {
+	ctx := context.Background()
+	s := newSetup(t, 800, 8)
+	settings := settingsFor("naive")
+	m := must(must(fit.Fit(ctx, s.Problem, settings))(t).Model())(t)
+	cluster, manifest := s.cut(t, shards.CutSettings{Nodes: 390})
+	lists := func(o ListSettings, threads int) (map[string][]string, string, *recommend.Recall) {
+		t.Helper()
+		to := shards.Location{Root: filepath.Join(t.TempDir(), "lists")}
+		o.K, o.Part = 10, 300
+		cluster.Runner = Runner{Threads: threads}
+		made := must(cluster.Recommend(ctx, m, to, o))(t)
+		text := ""
+		for _, name := range made.Parts {
+			text += string(must(to.ReadAll(ctx, name))(t))
+		}
+		return readLists(t, to, made), text, made.Recall
+	}
+	exact, want, recall := lists(ListSettings{}, 2)
+	if recall != nil {
+		t.Errorf("a recall of %+v without indexes", recall)
+	}
+	for _, kind := range []string{"new", "kept"} {
+		made := must(cluster.MakeIndexes(ctx, IndexSettings{Fewest: 100, Seed: 1}))(t)
+		if len(made) != 2 || len(manifest.Blocks) != 3 || made[0].Made != kind || made[1].Made != kind {
+			t.Fatalf("%s: %+v", kind, made)
+		}
+	}
+	found, text, recall := lists(ListSettings{Recall: .2}, 2)
+	if recall == nil || !recall.Used || !(recall.Share > .2 && recall.Share < 1) || recall.Queries != 200 {
+		t.Fatalf("measured %+v", recall)
+	}
+	all, hit := 0, 0
+	for id, best := range exact {
+		all += len(best)
+		for _, j := range best {
+			if strings.Contains(" "+strings.Join(found[id], " ")+" ", " "+j+" ") {
+				hit++
+			}
+		}
+	}
+	if share := float64(hit) / float64(all); share < recall.Share-.05 || share > recall.Share+.05 {
+		t.Errorf("lists have %v of the best, and %v was measured", share, recall.Share)
+	}
+	if _, again, _ := lists(ListSettings{Recall: .2}, 1); again != text {
+		t.Error("other lists with one thread")
+	}
+	if _, again, all := lists(ListSettings{Recall: 1}, 2); all == nil || all.Used || again != want {
+		t.Errorf("lists that are to have all of the best are not exact: %+v", all)
+	}
+	if _, again, none := lists(ListSettings{Recall: .2, Exact: true}, 2); none != nil || again != want {
+		t.Errorf("lists that are to be exact are not: %+v", none)
+	}
+	// An index of other vectors, or with a bit turned, is named, and made again.
+	at := func(block int) string { return filepath.Join(cluster.Shards.Root, indexName(block)) }
+	whole, other := must(os.ReadFile(at(0)))(t), must(os.ReadFile(at(1)))(t)
+	turned := append([]byte(nil), whole...)
+	turned[len(turned)/2] ^= 4
+	for _, content := range [][]byte{other, turned, whole[:len(whole)/2]} {
+		if err := os.WriteFile(at(0), content, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		_, err := cluster.Recommend(ctx, m, shards.Location{Root: filepath.Join(t.TempDir(), "lists")},
+			ListSettings{K: 10})
+		if err == nil || !strings.Contains(err.Error(), indexName(0)) || !strings.Contains(err.Error(), "unseen-beam") {
+			t.Errorf("an index that is none gives %v", err)
+		}
+		made := must(cluster.MakeIndexes(ctx, IndexSettings{Fewest: 100, Seed: 1}))(t)
+		if made[0].Made != "new" || made[1].Made != "kept" || string(must(os.ReadFile(at(0)))(t)) != string(whole) {
+			t.Errorf("it is made again as %+v", made)
+		}
+	}
+}
