@@ -43,6 +43,7 @@ type plan struct {
 	Index  *indexPlan `json:"index,omitempty"` // by which lists are made; nil: exactly
 
 	Scan *scanPlan `json:"scan,omitempty"`
+	Held *heldPlan `json:"held,omitempty"`
 
 	Piece      *piecePlan      `json:"piece,omitempty"`
 	Likelihood *likelihoodPlan `json:"likelihood,omitempty"`
@@ -176,14 +177,17 @@ func decodeTask(element []byte) (*task, error) {
 }
 
 // model makes the plan's model for nodes.
-func (p *plan) model(n model.Nodes) (model.Model, error) {
+func (p *plan) model(n model.Nodes) (model.Model, error) { return unpackModel(p.Model, n) }
+
+// unpackModel makes a model of the bytes of a file.
+func unpackModel(content []byte, n model.Nodes) (model.Model, error) {
 	folder, err := os.MkdirTemp("", "unseen-model-")
 	if err != nil {
 		return model.Model{}, err
 	}
 	defer os.RemoveAll(folder)
 	path := filepath.Join(folder, "model.safetensors")
-	if err := os.WriteFile(path, p.Model, 0o600); err != nil {
+	if err := os.WriteFile(path, content, 0o600); err != nil {
 		return model.Model{}, err
 	}
 	file, err := model.Open(path)
@@ -194,8 +198,11 @@ func (p *plan) model(n model.Nodes) (model.Model, error) {
 }
 
 // predictor makes the models of the plan's model file for nodes.
-func (p *plan) predictor(n model.Nodes) (engine.Predictor, error) {
-	m, err := p.model(n)
+func (p *plan) predictor(n model.Nodes) (engine.Predictor, error) { return predictorFor(p.Model, n) }
+
+// predictorFor makes the models of the bytes of a file.
+func predictorFor(content []byte, n model.Nodes) (engine.Predictor, error) {
+	m, err := unpackModel(content, n)
 	if err != nil {
 		return engine.Predictor{}, err
 	}

@@ -13,6 +13,7 @@ import (
 	"unseen/evaluate"
 	"unseen/fit"
 	"unseen/graph"
+	"unseen/risk"
 )
 
 // evaluateFlags is the command line of unseen-beam evaluate.
@@ -21,7 +22,15 @@ type evaluateFlags struct {
 	against []string
 	exact   bool
 	pairs   int
+	draws   int
+	seed    uint64
 	floor   float64
+}
+
+// modelRisks is what all held-out pairs say of one model.
+type modelRisks struct {
+	Model string `json:"model"`
+	job.HeldRisks
 }
 
 // evaluation is what unseen-beam evaluate has to say.
@@ -30,6 +39,8 @@ type evaluation struct {
 	Method string         `json:"method"`
 	Held   *job.HeldMeans `json:"held,omitempty"`     // over all held-out pairs
 	All    *engine.Means  `json:"allPairs,omitempty"` // over all ordered pairs
+	// HeldRisks has the risks of this model and others over all held-out pairs, with intervals over sources.
+	HeldRisks []modelRisks `json:"heldRisks,omitempty"`
 	// Evaluation has intervals and other models, by those of the held-out pairs that were drawn.
 	Evaluation *evaluate.Evaluation `json:"evaluation,omitempty"`
 }
@@ -43,8 +54,12 @@ func newEvaluate() *cobra.Command {
 unseen evaluate does: its risk by every estimator with intervals, what the links
 allow it to be, AUC, and of other models (--against) the differences. These come
 from about --pairs of the held-out pairs, all pairs of some sources, which the
-driver draws; intervals have sources as what is independent. Means over all
-held-out pairs come beside them.
+driver draws; intervals have sources as what is independent.
+
+Beside them come the same risks, differences and AUC over all held-out pairs, by
+sums over the shards. Their intervals are by a bootstrap over sources with
+Poisson weights (--draws), the same whatever the shards and the workers. They
+take π̂ and ŷ for known, so that they are narrower than those above.
 
 With --exact the means over all ordered pairs of the graph too, block by block:
 nodes² products.`,
@@ -65,6 +80,8 @@ nodes² products.`,
 	flags.SortFlags = false
 	flags.StringArrayVar(&f.against, "against", nil, "judge this `model` on the same pairs; repeatable")
 	flags.IntVar(&f.pairs, "pairs", 1<<20, "held-out pairs to draw for intervals, about")
+	flags.IntVar(&f.draws, "draws", 200, "of the bootstrap over all held-out pairs")
+	flags.Uint64Var(&f.seed, "seed", 1, "of the bootstrap")
 	flags.Float64Var(&f.floor, "floor", .01, "lower limit of π̂ in R_w and R_PU")
 	flags.BoolVar(&f.exact, "exact", false, "over all ordered pairs too")
 	f.add(cmd)
@@ -74,6 +91,12 @@ nodes² products.`,
 func (f *evaluateFlags) run(ctx context.Context, cmd *cobra.Command, path, root string) (*evaluation, error) {
 	if f.pairs < 1 {
 		return nil, fmt.Errorf("--pairs is %d; give a positive number", f.pairs)
+	}
+	if f.draws < 2 {
+		return nil, fmt.Errorf("--draws is %d; give at least 2", f.draws)
+	}
+	if !(f.floor >= 0 && f.floor < 1) {
+		return nil, fmt.Errorf("--floor is %v; give a propensity from 0 to below 1", f.floor)
 	}
 	cluster, done, err := f.open(ctx, cmd, root)
 	if err != nil {
@@ -95,6 +118,9 @@ func (f *evaluateFlags) run(ctx context.Context, cmd *cobra.Command, path, root 
 			return nil, err
 		}
 		out.Held = &held
+		if out.HeldRisks, err = f.risks(ctx, cluster, path); err != nil {
+			return nil, err
+		}
 		if out.Evaluation, err = f.judge(ctx, cluster, path); err != nil {
 			return nil, err
 		}
@@ -111,6 +137,25 @@ func (f *evaluateFlags) run(ctx context.Context, cmd *cobra.Command, path, root 
 			fit.ErrData, root)
 	}
 	return out, nil
+}
+
+// risks judges all models by all held-out pairs.
+func (f *evaluateFlags) risks(ctx context.Context, cluster *job.Cluster, path string) (out []modelRisks, err error) {
+	var by []engine.Predictor
+	for _, file := range append([]string{path}, f.against...) {
+		m, err := openModel(file, cluster.Manifest)
+		if err != nil {
+			return nil, err
+		}
+		by = append(by, engine.Predictor{Link: m.Link, LinkParams: m.LinkParams, Propensity: m.Propensity,
+			PropensityParams: m.PropensityParams})
+		out = append(out, modelRisks{Model: filepath.Base(file)})
+	}
+	found, err := cluster.HeldRisks(ctx, by, job.HeldSettings{Floor: f.floor, Draws: f.draws, Seed: f.seed})
+	for k := range found {
+		out[k].HeldRisks = found[k]
+	}
+	return out, err
 }
 
 // judge draws held-out pairs and judges all models by them.
@@ -151,6 +196,12 @@ func (e *evaluation) print(w io.Writer) error {
 	if e.All != nil {
 		line("all pairs", *e.All)
 	}
+	if len(e.HeldRisks) > 0 {
+		fmt.Fprintf(w, "\nby all %d held-out pairs, with π̂ and ŷ taken for known\n", e.HeldRisks[0].Pairs)
+	}
+	for _, r := range e.HeldRisks {
+		r.print(w)
+	}
 	v := e.Evaluation
 	if v == nil {
 		return nil
@@ -167,14 +218,33 @@ func (e *evaluation) print(w io.Writer) error {
 	return nil
 }
 
+func (m modelRisks) print(w io.Writer) {
+	fmt.Fprintf(w, "%s\n", m.Model)
+	for _, r := range m.Risks {
+		printRisk(w, risk.Label(r.Scheme), r.Risk, r.Against)
+	}
+	if m.AUC != nil {
+		fmt.Fprintf(w, "  AUC of ŷ %.4f, within %.1g\n", *m.AUC, m.AUCWithin)
+	}
+}
+
+// printRisk writes a risk with its interval, and by how much it is above that of the first model.
+func printRisk(w io.Writer, label string, r evaluate.Band, above *evaluate.Band) {
+	fmt.Fprintf(w, "  %-8s %11.4g  %.4g to %.4g", label, r.Value, r.Lower, r.Upper)
+	if above != nil {
+		fmt.Fprintf(w, "  above by %+.3g (%+.3g to %+.3g)", above.Value, above.Lower, above.Upper)
+	}
+	fmt.Fprintln(w)
+}
+
 func printRisks(w io.Writer, name string, p *evaluate.Panel, o evaluate.Observed) {
 	fmt.Fprintf(w, "%s\n", name)
 	for _, r := range p.Risks {
-		fmt.Fprintf(w, "  %-8s %11.4g  %.4g to %.4g", r.Label(), r.Risk.Estimate, r.Risk.Lower, r.Risk.Upper)
+		var above *evaluate.Band
 		if d := r.Against; d != nil {
-			fmt.Fprintf(w, "  above by %+.3g (%+.3g to %+.3g)", d.Estimate, d.Lower, d.Upper)
+			above = &evaluate.Band{Value: d.Estimate, Lower: d.Lower, Upper: d.Upper}
 		}
-		fmt.Fprintln(w)
+		printRisk(w, r.Label(), evaluate.Band{Value: r.Risk.Estimate, Lower: r.Risk.Lower, Upper: r.Risk.Upper}, above)
 	}
 	if o.AUC != nil {
 		fmt.Fprintf(w, "  AUC of ŷ %.4f\n", *o.AUC)

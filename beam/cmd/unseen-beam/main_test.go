@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"flag"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -95,6 +96,16 @@ func TestFromDatasetToLists(t *testing.T) {
 		int64(judged.Evaluation.Pairs) != judged.Held.Pairs {
 		t.Fatalf("evaluate: %s, %v", out, err)
 	}
+	if len(judged.HeldRisks) != 2 || judged.HeldRisks[1].Model != "ap.safetensors" {
+		t.Fatalf("risks over all held-out pairs: %+v", judged.HeldRisks)
+	}
+	for i, r := range judged.HeldRisks[1].Risks {
+		own := judged.Evaluation.Others[0].Panel.Risks[i]
+		if d := r.Against; r.Scheme != own.Scheme || math.Abs(r.Risk.Value-own.Risk.Plain) > 1e-6 || d == nil ||
+			math.Abs(d.Value-own.Against.Plain) > 1e-6 || !(d.Lower < d.Upper) {
+			t.Errorf("%+v over all held-out pairs, by the driver %+v", r, own)
+		}
+	}
 	other := judged.Evaluation.Others[0]
 	for i, r := range judged.Evaluation.Panel.Risks {
 		if d := other.Panel.Risks[i].Against; !(r.Risk.Lower < r.Risk.Upper) || d == nil || !(d.Lower < d.Upper) {
@@ -137,6 +148,8 @@ func TestWrongCommandLines(t *testing.T) {
 		{[]string{"fit", "nowhere", "-o", filepath.Join(t.TempDir(), "m"), "--runner", "flink"}, "--endpoint"},
 		{[]string{"fit", "nowhere", "-o", filepath.Join(t.TempDir(), "m"), "--hold", "-1"}, "--hold"},
 		{[]string{"evaluate", "nowhere", "nowhere", "--pairs", "0"}, "--pairs"},
+		{[]string{"evaluate", "nowhere", "nowhere", "--draws", "1"}, "--draws"},
+		{[]string{"evaluate", "nowhere", "nowhere", "--floor", "1"}, "--floor"},
 		{[]string{"import", "nowhere", "-o", filepath.Join(t.TempDir(), "s")}, "nowhere"},
 		{[]string{"import", "--from", "paper", "x", "-o", "y"}, "dataset, openalex or interactions"},
 		{[]string{"import", "--from", "openalex", "x", "-o", "y"}, "encoder.safetensors"},
