@@ -380,8 +380,13 @@ func drawn(part *shards.Part, some sample.Evidence) *drawnPiece {
 	}
 	nodes := sample.Indices(len(named), func(i int) bool { return named[i] })
 	out := &drawnPiece{Pairs: *some.Pairs, Exposure: some.Exposure, Numbers: sample.Column(n.Numbers, nodes),
-		Fields: sample.Column(n.Fields, nodes), Vectors: make([]float32, len(nodes)*dim),
-		Popularity: sample.Column(n.Popularity, nodes), Age: sample.Column(n.Age, nodes)}
+		Fields: sample.Column(n.Fields, nodes), Vectors: make([]float32, len(nodes)*dim)}
+	if n.Popularity != nil {
+		out.Popularity = sample.Column(n.Popularity, nodes)
+	}
+	if n.Age != nil {
+		out.Age = sample.Column(n.Age, nodes)
+	}
 	for at, i := range nodes {
 		n.Vectors.Load(out.Vectors[at*dim:(at+1)*dim], i)
 	}
