@@ -53,6 +53,27 @@ func writeDataset(t *testing.T, seed uint64) string {
 	return folder
 }
 
+// check holds what is said of all held-out pairs against what the driver says of those that it drew, which are all.
+func (judged *evaluation) check(t *testing.T) {
+	t.Helper()
+	if len(judged.HeldRisks) != 2 || judged.HeldRisks[1].Model != "ap.safetensors" {
+		t.Fatalf("risks over all held-out pairs: %+v", judged.HeldRisks)
+	}
+	for i, r := range judged.HeldRisks[1].Risks {
+		own := judged.Evaluation.Others[0].Panel.Risks[i]
+		if d := r.Against; r.Scheme != own.Scheme || math.Abs(r.Risk.Value-own.Risk.Plain) > 1e-6 || d == nil ||
+			math.Abs(d.Value-own.Against.Plain) > 1e-6 || !(d.Lower < d.Upper) {
+			t.Errorf("%+v over all held-out pairs, by the driver %+v", r, own)
+		}
+	}
+	other := judged.Evaluation.Others[0]
+	for i, r := range judged.Evaluation.Panel.Risks {
+		if d := other.Panel.Risks[i].Against; !(r.Risk.Lower < r.Risk.Upper) || d == nil || !(d.Lower < d.Upper) {
+			t.Errorf("%s is %+v, the difference %+v", r.Scheme, r.Risk, d)
+		}
+	}
+}
+
 // TestFromDatasetToLists goes all the way, and then gives a model of other data.
 func TestFromDatasetToLists(t *testing.T) {
 	work := t.TempDir()
@@ -96,22 +117,7 @@ func TestFromDatasetToLists(t *testing.T) {
 		int64(judged.Evaluation.Pairs) != judged.Held.Pairs {
 		t.Fatalf("evaluate: %s, %v", out, err)
 	}
-	if len(judged.HeldRisks) != 2 || judged.HeldRisks[1].Model != "ap.safetensors" {
-		t.Fatalf("risks over all held-out pairs: %+v", judged.HeldRisks)
-	}
-	for i, r := range judged.HeldRisks[1].Risks {
-		own := judged.Evaluation.Others[0].Panel.Risks[i]
-		if d := r.Against; r.Scheme != own.Scheme || math.Abs(r.Risk.Value-own.Risk.Plain) > 1e-6 || d == nil ||
-			math.Abs(d.Value-own.Against.Plain) > 1e-6 || !(d.Lower < d.Upper) {
-			t.Errorf("%+v over all held-out pairs, by the driver %+v", r, own)
-		}
-	}
-	other := judged.Evaluation.Others[0]
-	for i, r := range judged.Evaluation.Panel.Risks {
-		if d := other.Panel.Risks[i].Against; !(r.Risk.Lower < r.Risk.Upper) || d == nil || !(d.Lower < d.Upper) {
-			t.Errorf("%s is %+v, the difference %+v", r.Scheme, r.Risk, d)
-		}
-	}
+	judged.check(t)
 	if out, err := run(t, "evaluate", at("model.safetensors"), at("shards"), "--pairs", "300", "--against",
 		at("ap.safetensors")); err != nil || !strings.Contains(out, "above by") || !strings.Contains(out, "AUC") {
 		t.Errorf("evaluate: %q, %v", out, err)
