@@ -24,7 +24,7 @@ var (
 )
 
 const (
-	startSeconds  = 2.2      // a job on Flink before its first task
+	startSeconds  = .7       // a job on Flink before its first task
 	pairDisk      = 4.3      // bytes of a pair in a shard
 	pairMemory    = 25       // bytes of a pair in a worker
 	programMemory = 80 << 20 // bytes of a worker without a task
