@@ -33,24 +33,30 @@ func manyVectors(t testing.TB, nodes, dim int) *graph.Vectors {
 	return vectors
 }
 
+// measuredNodes are as many as UNSEEN_CARD says, with a card to measure them on.
+func measuredNodes(t *testing.T, dim, fields int) (*Device, model.Nodes, []int32) {
+	t.Helper()
+	nodes, err := strconv.Atoi(os.Getenv("UNSEEN_CARD"))
+	if err != nil {
+		t.Skip("UNSEEN_CARD does not say of how many nodes: no speed was measured; gpu/prove does")
+	}
+	d, vectors := card(t), manyVectors(t, nodes, dim)
+	t.Cleanup(func() { vectors.Close() })
+	n, all := model.Nodes{Vectors: vectors, Fields: make([]uint16, nodes), FieldCount: fields}, make([]int32, nodes)
+	for i := range all {
+		all[i], n.Fields[i] = int32(i), uint16(i%fields)
+	}
+	return d, n, all
+}
+
 // TestSpeedOnACard measures sums over all pairs, warm, the median of five, or of three where nodes are many. It takes
 // minutes and gigabytes: gpu/prove runs it, with UNSEEN_CARD naming how many nodes there are.
 //
 // Long because it is one measurement.
 func TestSpeedOnACard(t *testing.T) {
-	nodes, err := strconv.Atoi(os.Getenv("UNSEEN_CARD"))
-	if err != nil {
-		t.Skip("UNSEEN_CARD does not say of how many nodes: no speed was measured; gpu/prove does")
-	}
-	d := card(t)
 	const dim, fields = 768, 20
-	vectors := manyVectors(t, nodes, dim)
-	defer vectors.Close()
-	n := model.Nodes{Vectors: vectors, Fields: make([]uint16, nodes), FieldCount: fields}
-	all := make([]int32, nodes)
-	for i := range all {
-		all[i], n.Fields[i] = int32(i), uint16(i%fields)
-	}
+	d, n, all := measuredNodes(t, dim, fields)
+	nodes := len(all)
 	link := must(model.NewLink("diagonal", n, model.LinkOptions{}))(t)
 	params := draw(rand.New(rand.NewPCG(3, 4)), link.Size(), 1)
 	for k := range params {
@@ -127,19 +133,9 @@ func TestSpeedOnACard(t *testing.T) {
 // TestBlockSpeedOnACard measures the whole of a sum over all pairs, from vectors in memory on, where the card has room
 // for the rows, there also by fields, and where it may take a part of what they need.
 func TestBlockSpeedOnACard(t *testing.T) {
-	nodes, err := strconv.Atoi(os.Getenv("UNSEEN_CARD"))
-	if err != nil {
-		t.Skip("UNSEEN_CARD does not say of how many nodes: no speed was measured; gpu/prove does")
-	}
-	d := card(t)
 	const dim, fields = 768, 20
-	vectors := manyVectors(t, nodes, dim)
-	defer vectors.Close()
-	n := model.Nodes{Vectors: vectors, Fields: make([]uint16, nodes), FieldCount: fields}
-	all := make([]int32, nodes)
-	for i := range all {
-		all[i], n.Fields[i] = int32(i), uint16(i%fields)
-	}
+	d, n, all := measuredNodes(t, dim, fields)
+	nodes := len(all)
 	link := must(model.NewLink("diagonal", n, model.LinkOptions{}))(t)
 	params := draw(rand.New(rand.NewPCG(3, 4)), link.Size(), 1)
 	params[dim] = -6

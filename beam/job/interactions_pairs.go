@@ -333,13 +333,19 @@ func passes(list *[]uint64, x uint64) bool {
 	return len(*list) > 0 && (*list)[0] == x
 }
 
-// countDrawn says how many pairs of a block are drawn.
-func (p *plan) countDrawn(ctx context.Context, t *task, emit func(int, []byte)) error {
+// drawnOf returns the pairs of a block that are drawn, and what they were drawn of.
+func (p *plan) drawnOf(ctx context.Context, t *task) (*drawing, []uint64, error) {
 	d, err := p.drawing(ctx, t.Source)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
 	found, err := d.drawn(ctx)
+	return d, found, err
+}
+
+// countDrawn says how many pairs of a block are drawn.
+func (p *plan) countDrawn(ctx context.Context, t *task, emit func(int, []byte)) error {
+	d, found, err := p.drawnOf(ctx, t)
 	if err != nil {
 		return err
 	}
@@ -348,11 +354,7 @@ func (p *plan) countDrawn(ctx context.Context, t *task, emit func(int, []byte)) 
 
 // draw writes the pairs of a block.
 func (p *plan) draw(ctx context.Context, t *task, emit func(int, []byte)) error {
-	d, err := p.drawing(ctx, t.Source)
-	if err != nil {
-		return err
-	}
-	found, err := d.drawn(ctx)
+	d, found, err := p.drawnOf(ctx, t)
 	if err != nil {
 		return err
 	}
