@@ -290,7 +290,7 @@ var keysOf = map[string]string{
 	"Turn.propensity":            "mean π̂ over the training pairs",
 	"RiskMeans.meanLink":         "mean ŷ over all pairs",
 	"RiskMeans.meanPropensity":   "mean π̂ over all pairs",
-	"Decision.ceiling":           "condition: how often the most relevant pairs are linked when they are shown, at least",
+	"Decision.ceiling":           "condition: at least how often the most relevant pairs are linked when shown",
 	"Decision.preference":        "better, worse, both also on a condition; else why nothing is decided",
 	"Decision.summary":           "the same in a sentence",
 	"Decision.turns":             "an assumption under which the other model is better",
