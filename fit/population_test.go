@@ -310,7 +310,7 @@ func farApart[T float32 | float64](a, b []T) (off float64) {
 // claims, however they are cut.
 func TestPopulation(t *testing.T) {
 	t.Parallel()
-	racetest.Skip(t, "TestPopulationInHand has the goroutines of pairs that are elsewhere")
+	racetest.Skip(t, "TestResumedWithOtherThreads has the goroutines of fits by way of a part")
 	for name, c := range map[string]struct {
 		exposure string
 		logged   float64
@@ -388,7 +388,7 @@ func TestPopulationInHand(t *testing.T) {
 // A fit whose cluster fails resumes and ends in the same bits.
 func TestPopulationResumes(t *testing.T) {
 	t.Parallel()
-	racetest.Skip(t, "TestPopulationInHand has the goroutines of pairs that are elsewhere")
+	racetest.Skip(t, "TestResumedWithOtherThreads has the goroutines of fits by way of a part")
 	p, s := populationTrial(t, 0)
 	s.Doctor = QuickDoctor
 	c := cutProblem(t, p, 3)

@@ -40,8 +40,8 @@ const afar = 30.
 //
 // What refits of the part have shown carries over. A fit is off by V·k + V^½·ε: k is the slope of what the
 // likelihood leaves out (the prior's pull, the third derivatives times the leverage), which adds up to about d however
-// many pairs there are, and ε is of the size of 1. So a mean error of the part becomes V·V₁⁻¹ times as large, and
-// what is left of each error L⁻ᵀ·L₁ᵀ times, for V = L⁻ᵀL⁻¹.
+// many pairs there are, and ε is of the size of 1. So a mean error of the part becomes V·V₁⁻¹ times as large,
+// and what is left of each error L⁻ᵀ·L₁ᵀ times, for V = L⁻ᵀL⁻¹.
 type whole struct {
 	*bayesian
 	problem sample.Problem // all pairs, or those of the part where the others are elsewhere

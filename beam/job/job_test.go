@@ -441,7 +441,7 @@ func TestWorkerOfAnotherVersionIsNamed(t *testing.T) {
 func TestOtherVersionOnFlink(t *testing.T) {
 	endpoint, program := os.Getenv("UNSEEN_FLINK"), os.Getenv("UNSEEN_WORKER_OTHER")
 	if endpoint == "" || program == "" {
-		t.Skip("no Flink cluster with a program of another version; run flink/prove")
+		t.Skip("no Flink cluster with a program of another version; beam/check without --prism has one")
 	}
 	s := newSetup(t, 300, 8)
 	cluster, m := s.cut(t, shards.CutSettings{})

@@ -31,7 +31,7 @@ func TestKilledTaskManagerChangesNothing(t *testing.T) {
 	web, pids := os.Getenv("UNSEEN_FLINK_WEB"), os.Getenv("UNSEEN_FLINK_PIDS")
 	flink, ok := runners()["flink"]
 	if !ok || web == "" || pids == "" {
-		t.Skip("no Flink cluster to take a task manager from; run flink/prove")
+		t.Skip("no Flink cluster to take a task manager from; beam/check without --prism has one")
 	}
 	s := newSetup(t, 1000, 64)
 	cut := func(t *testing.T) (*Cluster, *shards.Manifest) {
@@ -84,7 +84,7 @@ func TestStoppedRunEndsOnFlink(t *testing.T) {
 	web := os.Getenv("UNSEEN_FLINK_WEB")
 	flink, ok := runners()["flink"]
 	if !ok || web == "" {
-		t.Skip("no Flink cluster to stop a job of; run flink/prove")
+		t.Skip("no Flink cluster to stop a job of; beam/check without --prism has one")
 	}
 	s := newSetup(t, 1000, 64)
 	cluster, m := s.cut(t, shards.CutSettings{Nodes: 250, Pairs: 2000})

@@ -393,8 +393,8 @@ func printFields(b *strings.Builder, fields []evaluate.FieldPairMeans) {
 	slices.SortStableFunc(fields, func(x, y evaluate.FieldPairMeans) int {
 		return cmp.Compare(y.Means.Pairs, x.Means.Pairs)
 	})
-	fmt.Fprintf(b, "  over all pairs, by field of source and target\n  %-33s %12s %9s %9s %9s\n", "", "pairs", "mean ŷ",
-		"mean π̂", "R_AP")
+	fmt.Fprintf(b, "  over all pairs, by field of source and target\n  %-33s %12s %9s %9s %9s\n", "", "pairs",
+		"mean ŷ", "mean π̂", "R_AP")
 	for _, f := range fields[:min(len(fields), most)] {
 		fmt.Fprintf(b, "  %-33s %12s %8.3g %9.3g %9.3g\n", short(f.Source, 15)+" → "+short(f.Target, 15),
 			amount.Text(f.Means.Pairs), f.Means.MeanLink, f.Means.MeanPropensity, f.Means.AP)
