@@ -122,12 +122,8 @@ func (c *comparison) lookAt(ctx context.Context, f *alternativeFit) error {
 // were learned from are a part, they are chosen among all.
 func (c *comparison) lookAtMore(ctx context.Context) (bool, error) {
 	d := c.laplace.d + 1
-	most := min(4*c.most, closerPairs, closerProducts/(d*d))
-	have := c.problem.Train.Len()
-	if c.whole != nil {
-		have = int(min(c.whole.count(), math.MaxInt32))
-	}
-	if min(have, most) < c.chosen.Pairs.Len()*5/4 {
+	most := min(comparedPart*c.most, closerPairs, closerProducts/(d*d))
+	if min(c.available(), most) < c.chosen.Pairs.Len()*5/4 {
 		return false, nil
 	}
 	closer := &comparison{bayesian: c.bayesian, problem: c.problem, cell: c.cell, refuted: c.refuted, offset: c.offset,
@@ -311,26 +307,37 @@ func hasLog(exposure []risk.Exposure, k int) bool {
 // those whose exposure is logged up to half.
 func (c *chances) settle(p sample.Problem, times [3]float64, most int) {
 	logged := 0.
-	for k := range p.Train.Linked {
-		if hasLog(p.Exposure, k) {
-			logged += times[2]
+	surprise, stands := make([]float64, 0, p.Train.Len()), make([]float64, 0, p.Train.Len())
+	for k, link := range p.Train.Linked {
+		kind := pairKind(p, k)
+		if kind == 2 {
+			logged += times[kind]
+			continue
 		}
+		surprise, stands = append(surprise, c.surprise(k, link)), append(stands, times[kind])
 	}
 	c.logged = math.Min(1, float64(most)/2/math.Max(logged, 1))
-	low, high := 0., 1/leastSurprise
-	for range 30 { // towards the factor with which they are so many
-		c.factor = (low + high) / 2
-		count := c.logged * logged
-		for k, link := range p.Train.Linked {
-			if kind := pairKind(p, k); kind < 2 {
-				count += times[kind] * c.of(k, link, false)
+	room := float64(most) - c.logged*logged
+	// How many they are grows with the factor, ever slower, in straight pieces: where the line of a piece reaches the
+	// room is below the factor that does, and the next piece is nearer, until it is the same.
+	c.factor = 0
+	for c.factor < 1/leastSurprise {
+		var certain, slope float64
+		for i, x := range surprise {
+			if c.factor*x >= 1 {
+				certain += stands[i]
+			} else {
+				slope += stands[i] * x
 			}
 		}
-		if count > float64(most) {
-			high = c.factor
-		} else {
-			low = c.factor
+		next := 1 / leastSurprise
+		if slope > 0 {
+			next = math.Max(0, math.Min(next, (room-certain)/slope))
 		}
+		if next <= c.factor {
+			return
+		}
+		c.factor = next
 	}
 }
 

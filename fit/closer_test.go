@@ -109,6 +109,13 @@ func TestSurprisingPairs(t *testing.T) {
 	}
 	most := p.Train.Len() / 3
 	chance.settle(p, [3]float64{1, 1, 1}, most)
+	expected := 0.
+	for k, link := range p.Train.Linked {
+		expected += chance.of(k, link, false)
+	}
+	if math.Abs(expected-float64(most)) > 1e-6*float64(most) {
+		t.Errorf("the chances add up to %v, not %d", expected, most)
+	}
 	by.Factor, by.Logged = chance.factor, chance.logged
 	places := must(by.Places(t.Context(), engine.CPU{}, p))(t)
 	if n := len(places); math.Abs(float64(n-most)) > 5*math.Sqrt(float64(most)) {
