@@ -33,7 +33,7 @@ func (f *fakeCard) runSlopes(name string, l launching) int32 {
 	list := l.arguments
 	_, format, _ := strings.Cut(name, "_")
 	switch {
-	case f.fast[l.function-1] != (name == "slopePairs" || name == "addSlopes"):
+	case f.fast[l.function-1] != (name == "slopePairs" || name == "slopeDensePairs" || name == "addSlopes"):
 		return 1
 	case strings.HasPrefix(name, "scaleRows"):
 		n, dim := int(*(*uint64)(list[3])), int(*(*uint32)(list[4]))
@@ -54,15 +54,23 @@ func (f *fakeCard) runSlopes(name string, l launching) int32 {
 		return 0
 	}
 	j := (*slopeJob)(list[0])
+	if name == "addEnds" {
+		f.addEnds(j, *(*uint32)(list[1]))
+		return 0
+	}
+	pairs := name == "slopePairs" || name == "slopeDensePairs"
+	if strings.Contains(name, "Dense") != (j.terms != 0) && name != "addSlopes" {
+		return 1
+	}
 	size := int(j.n * j.dim)
 	switch {
-	case name == "slopePairs" && (f.shapes[list[1]] != [4]uint32{j.n, j.dim, slopeTile, 64} ||
+	case pairs && (f.shapes[list[1]] != [4]uint32{j.n, j.dim, slopeTile, 64} ||
 		f.shapes[list[2]] != [4]uint32{j.n, j.dim, 2 * slopeTile, 64}),
 		name == "addSlopes" && f.shapes[list[1]] != [4]uint32{j.n / 64 * j.dim, 64, slopeNumbers, 64}:
 		return 1
 	}
-	switch name {
-	case "slopePairs":
+	switch {
+	case pairs:
 		queries, _ := f.numbersOf(BFloat16, f.maps[list[1]], size)
 		rows, _ := f.numbersOf(BFloat16, f.maps[list[2]], size)
 		for number := j.from; number < j.to; number++ {
@@ -72,7 +80,7 @@ func (f *fakeCard) runSlopes(name string, l launching) int32 {
 				f.slopeTile(j, [3]uint32{row, k, slopeTile}, queries, rows, nil)
 			}
 		}
-	case "addSlopes":
+	case name == "addSlopes":
 		turned := view[uint16](f, f.maps[list[1]], size)
 		rows, _ := f.numbersOf(BFloat16, *(*uint64)(list[2]), size)
 		f.addSlopes(j, turned, rows)
@@ -80,7 +88,8 @@ func (f *fakeCard) runSlopes(name string, l launching) int32 {
 		queries, _ := f.numbersOf(RowFormat(format), *(*uint64)(list[1]), size)
 		rows, _ := f.numbersOf(RowFormat(format), *(*uint64)(list[2]), size)
 		for number := j.from; number < j.to; number++ {
-			if row, column, ok := tileAt(&job{m: j.m, n: j.n, triangle: 1}, number, tiling{512, 64, 64}); ok {
+			high := uint64(j.bottom - j.top)
+			if row, column := j.top+uint32(number%high), uint32(number/high); column <= row {
 				f.slopeTile(j, [3]uint32{row, column, 64}, queries, rows, view[float64](f, j.weights, int(j.dim)))
 			}
 		}
@@ -102,6 +111,14 @@ func (f *fakeCard) slopeTile(j *slopeJob, at [3]uint32, queries, rows func(int) 
 	pi := view[[4]float32](f, j.table, int(j.fields*j.fields))[a*j.fields+b]
 	cells, sums := view[float64](f, j.cells, int(j.fields*j.fields)), view[float64](f, j.sums, slopeSums)
 	dim := int(j.dim)
+	var terms [][2]float32
+	var sides [][2]float32 // of rows, and of columns by part
+	if j.terms != 0 {
+		each := (1 + slopeParts) * uint64(at[2])
+		terms = view[[2]float32](f, j.terms, int(j.n))
+		sides = view[[2]float32](f, j.sides+(uint64(at[0]-j.top)*uint64(j.bottom)+uint64(at[1]))*each*8, int(each))
+		clear(sides)
+	}
 	var aside []uint16
 	if weights == nil {
 		tile := uint64(at[0]-j.top)*uint64(j.bottom) + uint64(at[1])
@@ -123,19 +140,53 @@ func (f *fakeCard) slopeTile(j *slopeJob, at [3]uint32, queries, rows func(int) 
 				z += float64(queries(i*dim+d)) * float64(rows(k*dim+d))
 			}
 			y, u := kern.Sigmoid64(z)
-			q, p := u+float64(pi[1])*y, u+float64(pi[3])*y
-			g := y * u * (there*float64(pi[0])/q + back*float64(pi[2])/p)
-			sums[0] -= there*math.Log1p(-float64(pi[0])*y) + back*math.Log1p(-float64(pi[2])*y)
+			one := [4]float64{float64(pi[0]), float64(pi[1]), float64(pi[2]), float64(pi[3])}
+			if terms != nil {
+				s := one[0] + float64(terms[i][0]) + float64(terms[k][1])
+				t := one[2] + float64(terms[k][0]) + float64(terms[i][1])
+				one[0], one[1] = kern.Sigmoid64(float64(j.gamma)*z - s/math.Log2E)
+				one[2], one[3] = kern.Sigmoid64(float64(j.gamma)*z - t/math.Log2E)
+			}
+			q, p := u+one[1]*y, u+one[3]*y
+			g := y * u * (there*one[0]/q + back*one[2]/p)
+			d, e := there*one[0]*one[1]*y/q, back*one[2]*one[3]*y/p
+			if terms != nil {
+				g += float64(j.gamma) * (d + e)
+				part := (1+r/8%slopeParts)*at[2] + c
+				sides[r][0], sides[r][1] = sides[r][0]+float32(d), sides[r][1]+float32(e)
+				sides[part][0], sides[part][1] = sides[part][0]+float32(e), sides[part][1]+float32(d)
+			}
+			sums[0] -= there*math.Log1p(-one[0]*y) + back*math.Log1p(-one[2]*y)
 			sums[1] += g
 			sums[2] += there + back
-			cells[a*j.fields+b] += there * float64(pi[0]) * float64(pi[1]) * y / q
-			cells[b*j.fields+a] += back * float64(pi[2]) * float64(pi[3]) * y / p
+			sums[3] += z * (d + e)
+			cells[a*j.fields+b] += d
+			cells[b*j.fields+a] += e
 			if weights == nil {
 				aside[pieceOf(r, c)] = toBFloat16(float32(g))
 				continue
 			}
 			for d := 0; d < dim && g != 0; d++ {
 				weights[d] += g * float64(rows(i*dim+d)) * float64(rows(k*dim+d))
+			}
+		}
+	}
+}
+
+// addEnds adds what the tiles of a stripe have put aside to their nodes.
+func (f *fakeCard) addEnds(j *slopeJob, tile uint32) {
+	ends := view[[2]float64](f, j.ends, 2*int(j.n))
+	each := (1 + slopeParts) * tile
+	for row := j.top; row < j.bottom; row++ {
+		for column := range row + 1 {
+			sides := view[[2]float32](f, j.sides+(uint64(row-j.top)*uint64(j.bottom)+uint64(column))*uint64(each)*8,
+				int(each))
+			for k, x := range sides {
+				at := row*tile + uint32(k)
+				if part := uint32(k) / tile; part > 0 {
+					at = j.n + column*tile + uint32(k)%tile
+				}
+				ends[at][0], ends[at][1] = ends[at][0]+float64(x[0]), ends[at][1]+float64(x[1])
 			}
 		}
 	}

@@ -118,7 +118,8 @@ func (f *fakeCard) run(l launching) int32 {
 	switch {
 	case slices.Contains([]string{"dotPairs", "addPairs", "addSquares", "addLengths"}, name):
 		return f.runSampled(name, l)
-	case strings.Contains(strings.ToLower(name), "slope"), strings.HasPrefix(name, "scaleRows"), name == "turnRows":
+	case strings.Contains(strings.ToLower(name), "slope"), strings.HasPrefix(name, "scaleRows"), name == "turnRows",
+		name == "addEnds":
 		return f.runSlopes(name, l)
 	case !strings.HasPrefix(name, "sum"):
 		return f.runLists(name, l)

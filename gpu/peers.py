@@ -1,4 +1,5 @@
-"""The same sums by PyTorch, eager and compiled: one π for all pairs, both directions, blocks of rows against all rows.
+"""The same sums by PyTorch, eager and compiled, both directions, blocks of rows against all rows: the panel with one π for
+all pairs, with exposure of all terms, and the likelihood with its gradient.
 
 Usage: python3 gpu/peers.py [NODES]. It prints the median of five, scaled to the pairs of 2,442,008 nodes.
 """
@@ -15,8 +16,15 @@ rows = (torch.randn(nodes, dim, device="cuda") / dim**0.5).bfloat16()
 queries = (rows.float() * 4).bfloat16()
 
 
-def sums(q: torch.Tensor) -> torch.Tensor:
-    z = torch.matmul(q, rows.T).float() - 6
+source, target = torch.randn(nodes, device="cuda") / 2, torch.randn(nodes, device="cuda") / 2
+weights = torch.full((dim,), 4.0, device="cuda", requires_grad=True)
+
+
+def blocks():
+    return (slice(first, first + block) for first in range(0, nodes, block))
+
+
+def panel(z: torch.Tensor, pi: torch.Tensor | float) -> torch.Tensor:
     loss = torch.nn.functional.softplus(z)
     sigma = torch.sigmoid(z)
     rest = 1 - pi * sigma
@@ -24,19 +32,43 @@ def sums(q: torch.Tensor) -> torch.Tensor:
     return torch.stack([sigma.sum(), loss.sum(), -torch.log(rest).sum(), (psi * loss).sum(), ((1 - psi) * (loss - z)).sum()])
 
 
-def measure(name: str, of) -> None:
-    def all_pairs() -> torch.Tensor:
-        total = torch.zeros(5, device="cuda", dtype=torch.float64)
-        for first in range(0, nodes, block):
-            total += of(queries[first : first + block]).double()
-        return total
+def by_one(q: torch.Tensor, _: torch.Tensor) -> torch.Tensor:
+    return panel(torch.matmul(q, rows.T).float() - 6, pi)
 
-    all_pairs()
+
+def by_terms(q: torch.Tensor, own: torch.Tensor) -> torch.Tensor:
+    z = torch.matmul(q, rows.T).float() - 6
+    return panel(z, torch.sigmoid(0.3 * z + own[:, None] + target - 1))
+
+
+def likelihood(q: torch.Tensor, _: torch.Tensor) -> torch.Tensor:
+    return -torch.log1p(-pi * torch.sigmoid(torch.matmul(q, rows.T).float() - 6)).sum()
+
+
+def likelihood_by_terms(q: torch.Tensor, own: torch.Tensor) -> torch.Tensor:
+    z = torch.matmul(q, rows.T).float() - 6
+    return -torch.log1p(-torch.sigmoid(0.3 * z + own[:, None] + target - 1) * torch.sigmoid(z)).sum()
+
+
+def forward(of) -> None:
+    total = torch.zeros(5, device="cuda", dtype=torch.float64)
+    for some in blocks():
+        total += of(queries[some], source[some]).double()
+
+
+def backward(of) -> None:
+    weights.grad = None
+    for some in blocks():
+        of((rows[some].float() * weights).bfloat16(), source[some]).backward()
+
+
+def measure(name: str, run, of) -> None:
+    run(of)
     torch.cuda.synchronize()
     took = []
     for _ in range(5):
         began = time.perf_counter()
-        all_pairs()
+        run(of)
         torch.cuda.synchronize()
         took.append(time.perf_counter() - began)
     took.sort()
@@ -45,8 +77,14 @@ def measure(name: str, of) -> None:
 
 
 print("PyTorch", torch.__version__, torch.cuda.get_device_name(0))
-measure("eager", sums)
-measure("torch.compile", torch.compile(sums))
+for name, run, of in [
+    ("panel, one π", forward, by_one),
+    ("panel, exposure of all terms", forward, by_terms),
+    ("likelihood and gradient, one π", backward, likelihood),
+    ("likelihood and gradient, all terms", backward, likelihood_by_terms),
+]:
+    measure(name + ", eager", run, of)
+    measure(name + ", torch.compile", run, torch.compile(of))
 
 
 def top_hundred(of_all: int = 488_403, block: int = 4096, blocks: int = 12) -> None:

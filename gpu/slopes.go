@@ -5,6 +5,7 @@ import (
 	"context"
 	_ "embed"
 	"fmt"
+	"math"
 	"slices"
 	"unsafe"
 
@@ -23,21 +24,23 @@ var (
 
 // slopeJob is what a launch is about. Its layout is that of SlopeJob in kernels/slopes.cuh.
 type slopeJob struct {
-	table, nodes, tiles, sums, cells, weights, slopes uint64
-	from, to                                          uint64
-	m, n, dim, fields, triangle, ordered              uint32
-	top, bottom                                       uint32
-	offset                                            float32
+	table, nodes, tiles, sums, cells, weights, slopes, terms, sides, ends uint64
+	from, to                                                              uint64
+	n, dim, fields, ordered                                               uint32
+	top, bottom                                                           uint32
+	offset, gamma                                                         float32
 }
 
 // How pairs are cut for a gradient.
 const (
-	slopeSums     = 3       // of a thread: −log q, slopes in z, and pairs
+	slopeSums     = 4       // of a thread: −log q, slopes in z, pairs, and z times the slopes in s
 	slopeTile     = 128     // nodes, on a Hopper card
 	slopeBytes    = 1 << 15 // of a tile's slopes
 	slopeSegment  = 128     // columns of tiles that are multiplied together
 	slopeNumbers  = 256     // of rows
-	mostSlopeRows = 64      // rows of tiles in a stripe
+	slopeParts    = 8       // of what a tile's columns add up to
+	mostSlopeRows = 64      // rows of tiles in a stripe, on a Hopper card
+	plainRows     = 16      // and on others
 	mostCellBytes = 1 << 30 // of sums by field pairs
 )
 
@@ -51,9 +54,9 @@ func (e *OnCard) Gradient(ctx context.Context, o *engine.Objective, params []flo
 	return e.CPU.GradientBy(ctx, e, o, params, grad)
 }
 
-// SumLikelihood implements engine.LikelihoodSummer for a diagonal link model whose exposure is a matter of field pairs.
-// Rows stay on the card for the next call. In bfloat16 slopes are rounded to 9 bits before they are added up, on cards
-// with kernels of their own. The sums are the same on every run.
+// SumLikelihood implements engine.LikelihoodSummer for a diagonal link model and exposure by any terms. Rows stay on
+// the card for the next call. In bfloat16 slopes are rounded to 8 bits before they are added up, on cards with kernels
+// of their own. The sums are the same on every run.
 func (e *OnCard) SumLikelihood(ctx context.Context, o *engine.Objective, params []float32, r engine.Rectangle,
 	grad []float64) (sum float64, pairs int64, err error) {
 	link, propensity := o.Split(params)
@@ -62,17 +65,17 @@ func (e *OnCard) SumLikelihood(ctx context.Context, o *engine.Objective, params 
 			"processor", engine.ErrUnsupported, o.Link.Kind())
 	}
 	terms, known := model.TermsOf(o.Propensity, propensity)
-	fields, byFields := o.Propensity.(*model.FieldMatrix)
-	if !known || !terms.ByFields() || !byFields && o.Propensity.Size() > 0 {
-		return 0, 0, fmt.Errorf("%w: the gradient over all pairs of the propensity model %s on a card; let exposure "+
-			"depend on fields alone, or use the processor", engine.ErrUnsupported, o.Propensity.Kind())
+	learned, learns := o.Propensity.(model.LearnedTerms)
+	if !known || !learns {
+		return 0, 0, fmt.Errorf("%w: the gradient over all pairs of the propensity model %s, which is no sum of "+
+			"terms, on a card; use the processor", engine.ErrUnsupported, o.Propensity.Kind())
 	}
 	dim := len(link) - 1
 	var all slopeTotals
 	if err := e.turn(func() error {
-		if !e.learns.has(o, r) {
+		if !e.learns.has(o, r, !terms.ByFields()) {
 			e.release()
-			fresh, err := e.prepareSlopes(o, r)
+			fresh, err := e.prepareSlopes(o, r, !terms.ByFields())
 			if err != nil {
 				return err
 			}
@@ -88,9 +91,7 @@ func (e *OnCard) SumLikelihood(ctx context.Context, o *engine.Objective, params 
 		clear(grad)
 		copy(grad[:dim], all.weights)
 		grad[dim] = all.sums[1]
-		if byFields {
-			copy(grad[dim+1:][:fields.Size()], all.cells)
-		}
+		learned.BackTerms(grad[dim+1:], propensity, all.TermSlopes)
 	}
 	return all.sums[0], int64(all.sums[2]), nil
 }
@@ -103,28 +104,33 @@ type slopeRows struct {
 	graph      *graph.Graph
 	vectors    *graph.Vectors
 	rectangle  engine.Rectangle
-	fast       bool // the kernels of Hopper
+	order      []int32 // of nodes; −1 fills up
+	fast       bool    // the kernels of Hopper
+	dense      bool    // exposure has terms beyond those of fields
 	tile       int
 	rows       *array
 	queries    *array
 	w          *array
 	turned     *array // rows by numbers, in blocks of 64 nodes, where that is fast
 	room       *array // for the slopes of a stripe
-	results    [3]*array
+	sideRoom   *array // for their sums by node
+	results    [4]*array
 	tableRoom  *array
+	termsRoom  *array
 	fieldCount int
 	stripe     uint32 // rows of tiles
 }
 
 // slopeTotals are the sums over all pairs.
 type slopeTotals struct {
-	sums           [slopeSums]float64
-	weights, cells []float64
+	sums    [slopeSums]float64
+	weights []float64
+	model.TermSlopes
 }
 
 // has reports whether the rows are those of an objective and a rectangle.
-func (s *slopeRows) has(o *engine.Objective, r engine.Rectangle) bool {
-	return s != nil && s.graph == o.Graph && s.vectors == o.Graph.Vectors() &&
+func (s *slopeRows) has(o *engine.Objective, r engine.Rectangle, dense bool) bool {
+	return s != nil && s.dense == dense && s.graph == o.Graph && s.vectors == o.Graph.Vectors() &&
 		slices.Equal(s.rectangle.Sources, r.Sources) && slices.Equal(s.rectangle.Targets, r.Targets) &&
 		slices.Equal(s.rectangle.Rank, r.Rank)
 }
@@ -178,11 +184,11 @@ func slopeNodesOf(n model.Nodes, r engine.Rectangle, tile int) (out slopeNodes) 
 	return out
 }
 
-// prepareSlopes puts nodes onto the card.
-func (e *OnCard) prepareSlopes(o *engine.Objective, r engine.Rectangle) (_ *slopeRows, err error) {
+// prepareSlopes puts nodes onto the card, for exposure by fields alone or with other terms.
+func (e *OnCard) prepareSlopes(o *engine.Objective, r engine.Rectangle, dense bool) (_ *slopeRows, err error) {
 	n := model.NodesOf(o.Graph)
 	s := &slopeRows{memory: memory{device: e.device}, on: e, graph: o.Graph, vectors: n.Vectors, rectangle: r, tile: 64,
-		fieldCount: n.FieldCount, fast: e.device.Capability == hopper && e.format == BFloat16}
+		dense: dense, fieldCount: n.FieldCount, fast: e.device.Capability == hopper && e.format == BFloat16}
 	s.rectangle.Sources, s.rectangle.Targets = slices.Clone(r.Sources), slices.Clone(r.Targets)
 	depth := 16
 	if s.fast {
@@ -191,7 +197,7 @@ func (e *OnCard) prepareSlopes(o *engine.Objective, r engine.Rectangle) (_ *slop
 	width := (n.Vectors.Dim() + depth - 1) / depth * depth
 	of := slopeNodesOf(n, r, s.tile)
 	count := len(of.nodes)
-	s.m, s.n, s.dim, s.fields, s.triangle = uint32(count), uint32(count), uint32(width), uint32(n.FieldCount), 1
+	s.order, s.n, s.dim, s.fields = of.nodes, uint32(count), uint32(width), uint32(n.FieldCount)
 	if r.Rank != nil {
 		s.ordered = 1
 	}
@@ -204,7 +210,7 @@ func (e *OnCard) prepareSlopes(o *engine.Objective, r engine.Rectangle) (_ *slop
 		return nil, err
 	}
 	if err := s.takeRoom(); err != nil {
-		return nil, fmt.Errorf("%w: %d nodes of %d numbers do not fit; keep rows in bfloat16, or use the processor",
+		return nil, fmt.Errorf("%w: %d nodes of %d numbers do not fit; keep rows in bfloat16, or learn from a sample",
 			err, count, width)
 	}
 	matrix, dim := kern.MatrixOf(n.Vectors), n.Vectors.Dim()
@@ -221,14 +227,15 @@ func (e *OnCard) prepareSlopes(o *engine.Objective, r engine.Rectangle) (_ *slop
 
 // load makes the kernels known.
 func (s *slopeRows) load() error {
-	names := []string{"turnRows"}
+	names := []string{"turnRows", "addEnds"}
 	for _, format := range []RowFormat{Float32, Float16, BFloat16} {
-		names = append(names, "sumSlopes_"+string(format), "scaleRows_"+string(format))
+		names = append(names, "sumSlopes_"+string(format), "sumDenseSlopes_"+string(format),
+			"scaleRows_"+string(format))
 	}
 	if err := s.device.load("slopes", slopesImage, names...); err != nil || !s.fast {
 		return err
 	}
-	return s.device.load("hopper_slopes", hopperSlopesImage, "slopePairs", "addSlopes")
+	return s.device.load("hopper_slopes", hopperSlopesImage, "slopePairs", "slopeDensePairs", "addSlopes")
 }
 
 // groups are how many threads have sums, and how many groups of threads have sums by cells and by weights.
@@ -248,13 +255,31 @@ func (s *slopeRows) takeRoom() error {
 	if byCell > mostCellBytes {
 		return fmt.Errorf("%w: %d fields; a card adds up fewer", engine.ErrUnsupported, s.fieldCount)
 	}
-	for _, want := range []struct {
+	type want struct {
 		to    **array
 		bytes uint64
-	}{{&s.rows, size}, {&s.queries, size}, {&s.w, uint64(s.dim) * 4}, {&s.results[0], uint64(sums*slopeSums) * 8},
+	}
+	wanted := []want{{&s.rows, size}, {&s.queries, size}, {&s.w, uint64(s.dim) * 4},
+		{&s.results[0], uint64(sums*slopeSums) * 8},
 		{&s.results[1], uint64(weights) * uint64(s.dim) * 8},
 		{&s.results[2], byCell},
-		{&s.tableRoom, uint64(s.fieldCount) * uint64(s.fieldCount) * 16}} {
+		{&s.tableRoom, uint64(s.fieldCount) * uint64(s.fieldCount) * 16}}
+	tiles, aside, sides, most := uint64(s.n)/uint64(s.tile), uint64(0), uint64(0), uint64(plainRows)
+	if s.fast {
+		aside, most = slopeBytes, mostSlopeRows
+	}
+	if s.dense {
+		sides = (1 + slopeParts) * uint64(s.tile) * 2 * 4
+	}
+	s.stripe = uint32(min(max(s.device.Memory/3/max(tiles*(aside+sides), 1), 1), most, max(tiles, 1)))
+	if s.fast {
+		wanted = append(wanted, want{&s.turned, size}, want{&s.room, uint64(s.stripe) * tiles * aside})
+	}
+	if s.dense {
+		wanted = append(wanted, want{&s.termsRoom, uint64(s.n) * 8}, want{&s.results[3], uint64(s.n) * 4 * 8},
+			want{&s.sideRoom, uint64(s.stripe) * tiles * sides})
+	}
+	for _, want := range wanted {
 		a, err := s.take(want.bytes)
 		if err != nil {
 			return err
@@ -263,18 +288,14 @@ func (s *slopeRows) takeRoom() error {
 	}
 	s.sums, s.weights, s.cells, s.table = s.results[0].address, s.results[1].address, s.results[2].address,
 		s.tableRoom.address
-	if !s.fast {
+	if s.fast {
+		s.slopes = s.room.address
+	}
+	if !s.dense {
 		return nil
 	}
-	tiles := uint64(s.n) / slopeTile
-	s.stripe = uint32(min(max(s.device.Memory/3/max(tiles*slopeBytes, 1), 1), mostSlopeRows, max(tiles, 1)))
-	turned, err1 := s.take(size)
-	room, err2 := s.take(uint64(s.stripe) * tiles * slopeBytes)
-	if err := cmp.Or(err1, err2); err != nil {
-		return err
-	}
-	s.turned, s.room, s.slopes = turned, room, room.address
-	return nil
+	s.terms, s.ends, s.sides = s.termsRoom.address, s.results[3].address, s.sideRoom.address
+	return s.sideRoom.fill(0xff) // what nobody writes is not a number
 }
 
 // run sums the pairs under parameters.
@@ -282,11 +303,10 @@ func (s *slopeRows) run(ctx context.Context, link []float32, terms model.Exposur
 	error) {
 	w := make([]float32, s.dim)
 	copy(w, link[:len(link)-1])
-	s.offset = link[len(link)-1]
-	if err := cmp.Or(put(s.w, 0, w), put(s.tableRoom, 0, slopeTable(terms, s.fieldCount)), s.results[0].fill(0),
-		s.results[1].fill(0), s.results[2].fill(0)); err != nil || s.n == 0 {
-		return slopeTotals{weights: make([]float64, len(link)-1),
-			cells: make([]float64, s.fieldCount*s.fieldCount)}, err
+	s.offset, s.gamma = link[len(link)-1], terms.Link
+	if err := cmp.Or(put(s.w, 0, w), s.putTerms(terms), s.results[0].fill(0), s.results[1].fill(0),
+		s.results[2].fill(0)); err != nil || s.n == 0 {
+		return slopeTotals{weights: make([]float64, len(link)-1)}, err
 	}
 	numbers := uint64(s.n) * uint64(s.dim)
 	if err := s.device.launch(&kernel{kernelName: kernelName{"slopes", "scaleRows_" + string(s.on.format)},
@@ -295,86 +315,110 @@ func (s *slopeRows) run(ctx context.Context, link []float32, terms model.Exposur
 		unsafe.Pointer(&s.dim)}); err != nil {
 		return slopeTotals{}, err
 	}
-	var err error
-	if s.fast {
-		err = s.runStripes(ctx, wanted)
-	} else {
-		err = s.runPlain(ctx)
-	}
-	if err != nil {
+	if err := s.runStripes(ctx, wanted); err != nil {
 		return slopeTotals{}, err
 	}
 	return s.collect(len(link) - 1)
 }
 
-// slopeTable is π of both directions, by the fields of two nodes.
-func slopeTable(terms model.ExposureTerms, fields int) [][4]float32 {
-	at := func(f, g int) (pi, rest float32) {
-		s := terms.Constant
+// putTerms copies π of both directions by the fields of two nodes to the card; of exposure with other terms its logits,
+// and what nodes add to them, times −log₂e.
+func (s *slopeRows) putTerms(terms model.ExposureTerms) error {
+	at := func(f, g int) (a, b float32) {
+		logit := terms.Constant
 		if terms.Fields != nil {
-			s += terms.Fields[f*fields+g]
+			logit += terms.Fields[f*s.fieldCount+g]
 		}
-		p, r := kern.Sigmoid64(float64(s))
-		return float32(p), float32(r)
+		if s.dense {
+			return float32(-math.Log2E * float64(logit)), 0
+		}
+		pi, rest := kern.Sigmoid64(float64(logit))
+		return float32(pi), float32(rest)
 	}
-	table := make([][4]float32, fields*fields)
+	table := make([][4]float32, s.fieldCount*s.fieldCount)
 	for c := range table {
 		one := &table[c]
-		one[0], one[1] = at(c/fields, c%fields)
-		one[2], one[3] = at(c%fields, c/fields)
+		one[0], one[1] = at(c/s.fieldCount, c%s.fieldCount)
+		one[2], one[3] = at(c%s.fieldCount, c/s.fieldCount)
 	}
-	return table
-}
-
-// runPlain sums by the kernel of all cards.
-func (s *slopeRows) runPlain(ctx context.Context) error {
-	k := &kernel{kernelName: kernelName{"slopes", "sumSlopes_" + string(s.on.format)},
-		blocks: 4 * s.device.processors, threads: 256}
-	cut := tiling{512, 64, 64}
-	all, step := cut.tiles(s.m, s.n, true), max(1<<29/uint64(s.dim), 1)
-	for s.from = 0; s.from < all; s.from = s.to {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		s.to = min(s.from+step, all)
-		if err := s.device.launch(k, []unsafe.Pointer{unsafe.Pointer(&s.slopeJob),
-			unsafe.Pointer(&s.queries.address), unsafe.Pointer(&s.rows.address)}); err != nil {
-			return err
+	if err := put(s.tableRoom, 0, table); err != nil || !s.dense {
+		return err
+	}
+	own := make([][2]float32, s.n)
+	for k, i := range s.order {
+		for end, values := range [][]float32{terms.Source, terms.Target} {
+			if i >= 0 && values != nil {
+				own[k][end] = float32(-math.Log2E * float64(values[i]))
+			}
 		}
 	}
-	return nil
+	return cmp.Or(put(s.termsRoom, 0, own), s.results[3].fill(0))
 }
 
-// runStripes sums by the kernels of Hopper, stripe by stripe of tiles.
-func (s *slopeRows) runStripes(ctx context.Context, wanted bool) error {
-	tiles, processors := s.n/slopeTile, s.device.processors
+// stripeKernels are those that a stripe of tiles takes one after the other.
+type stripeKernels struct {
+	pairs, products *kernel // products: nil where the first makes them, too
+	arguments       [2][]unsafe.Pointer
+}
+
+// kernelsOf chooses them.
+func (s *slopeRows) kernelsOf() (k stripeKernels, err error) {
+	processors, dense, job := s.device.processors, "", unsafe.Pointer(&s.slopeJob)
+	if s.dense {
+		dense = "Dense"
+	}
+	if !s.fast {
+		k.pairs = &kernel{kernelName: kernelName{"slopes", "sum" + dense + "Slopes_" + string(s.on.format)},
+			blocks: 4 * processors, threads: 256}
+		k.arguments[0] = []unsafe.Pointer{job, unsafe.Pointer(&s.queries.address), unsafe.Pointer(&s.rows.address)}
+		return k, nil
+	}
 	queries, err1 := s.device.mapRows(BFloat16, s.queries, [4]uint32{s.n, s.dim, slopeTile, 64})
 	rows, err2 := s.device.mapRows(BFloat16, s.rows, [4]uint32{s.n, s.dim, 2 * slopeTile, 64})
 	turned, err3 := s.device.mapRows(BFloat16, s.turned, [4]uint32{s.n / 64 * s.dim, 64, slopeNumbers, 64})
-	if err := cmp.Or(err1, err2, err3); err != nil {
+	k.pairs = &kernel{kernelName: kernelName{"hopper_slopes", "slope" + dense + "Pairs"}, blocks: processors,
+		threads: 384, shared: 4*3*slopeTile*64*2 + 256*32*4 + 1024}
+	k.products = &kernel{kernelName: kernelName{"hopper_slopes", "addSlopes"}, blocks: processors, threads: 384,
+		shared: 4*(slopeNumbers+slopeTile)*64*2 + 1024}
+	k.arguments = [2][]unsafe.Pointer{{job, queries, rows}, {job, turned, unsafe.Pointer(&s.rows.address)}}
+	return k, cmp.Or(err1, err2, err3)
+}
+
+// runStripes sums stripe by stripe of tiles.
+func (s *slopeRows) runStripes(ctx context.Context, wanted bool) error {
+	k, err := s.kernelsOf()
+	if err != nil {
 		return err
 	}
-	first := &kernel{kernelName: kernelName{"hopper_slopes", "slopePairs"}, blocks: processors, threads: 384,
-		shared: 4*3*slopeTile*64*2 + 256*32*4 + 1024}
-	second := &kernel{kernelName: kernelName{"hopper_slopes", "addSlopes"}, blocks: processors, threads: 384,
-		shared: 4*(slopeNumbers+slopeTile)*64*2 + 1024}
-	job := unsafe.Pointer(&s.slopeJob)
+	tiles, tile := s.n/uint32(s.tile), uint32(s.tile)
+	ends := &kernel{kernelName: kernelName{"slopes", "addEnds"}, blocks: 16 * s.device.processors, threads: 256}
 	for s.top = 0; s.top < tiles; s.top = s.bottom {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		s.bottom = min(s.top+s.stripe, tiles)
 		high := uint64(s.bottom - s.top)
-		s.from, s.to = 0, (uint64(s.bottom)+7)/8*4*high
-		if err := s.device.launch(first, []unsafe.Pointer{job, queries, rows}); err != nil {
+		s.from, s.to = 0, uint64(s.bottom)*high
+		if s.fast { // eight columns of tiles at a time, two by two
+			s.to = (uint64(s.bottom) + 7) / 8 * 4 * high
+		}
+		if err := s.device.launch(k.pairs, k.arguments[0]); err != nil {
 			return err
 		}
 		if !wanted {
 			continue
 		}
+		if s.dense {
+			if err := s.device.launch(ends, []unsafe.Pointer{k.arguments[0][0], unsafe.Pointer(&tile)}); err != nil {
+				return err
+			}
+		}
+		if k.products == nil {
+			continue
+		}
 		s.to = (uint64(s.bottom) + slopeSegment - 1) / slopeSegment * high *
 			((uint64(s.dim) + slopeNumbers - 1) / slopeNumbers)
-		if err := s.device.launch(second, []unsafe.Pointer{job, turned, unsafe.Pointer(&s.rows.address)}); err != nil {
+		if err := s.device.launch(k.products, k.arguments[1]); err != nil {
 			return err
 		}
 	}
@@ -393,14 +437,25 @@ func (s *slopeRows) collect(weights int) (out slopeTotals, err error) {
 	for k, x := range byThread {
 		out.sums[k%slopeSums] += x
 	}
-	out.weights, out.cells = make([]float64, weights), make([]float64, square)
+	out.weights, out.Fields, out.Link = make([]float64, weights), make([]float64, square), out.sums[3]
 	for k, x := range byWeight {
 		if at := k % int(s.dim); at < weights {
 			out.weights[at] += x
 		}
 	}
 	for k, x := range byCell {
-		out.cells[k%square] += x
+		out.Fields[k%square] += x
 	}
-	return out, nil
+	if !s.dense {
+		return out, nil
+	}
+	ends := make([][2]float64, 2*s.n) // of rows of tiles, and of columns
+	out.Source, out.Target = make([]float64, s.graph.Len()), make([]float64, s.graph.Len())
+	err = get(s.results[3], ends)
+	for k, i := range s.order {
+		if i >= 0 {
+			out.Source[i], out.Target[i] = ends[k][0]+ends[int(s.n)+k][0], ends[k][1]+ends[int(s.n)+k][1]
+		}
+	}
+	return out, err
 }

@@ -40,6 +40,9 @@ func (m *Constant) Terms([]float32) (ExposureTerms, bool) {
 	return ExposureTerms{Constant: logit(m.propensity)}, true
 }
 
+// BackTerms has nothing to add.
+func (m *Constant) BackTerms([]float64, []float32, TermSlopes) {}
+
 // Logits sets every s[k] to the propensity's logit.
 func (m *Constant) Logits(s, _ []float32, b Batch) {
 	same := logit(m.propensity)

@@ -307,6 +307,35 @@ func (m *Covariates) Terms(params []float32) (ExposureTerms, bool) {
 	return out, true
 }
 
+// BackTerms is that of the model inside; a slope's gradient is that of the ends times what it multiplies, an effect's
+// that of its own end.
+func (m *Covariates) BackTerms(grad []float64, params []float32, s TermSlopes) {
+	size := m.inside.Size()
+	m.inside.(LearnedTerms).BackTerms(grad[:size], params[:size], s)
+	for term, at := range m.parts() {
+		switch own := grad[at.from:at.to]; term {
+		case Text:
+			own[0] += s.Link
+		case Popularity:
+			own[0] += along(s.Target, m.nodes.Popularity)
+		case Age:
+			own[0] += (along(s.Target, m.nodes.Age) - along(s.Source, m.nodes.Age)) / 10
+		case Person:
+			m.sources.gather(own, s.Source)
+		case Item:
+			m.targets.gather(own, s.Target)
+		}
+	}
+}
+
+// along is the inner product of slopes with values.
+func along(slopes []float64, values []float32) (sum float64) {
+	for i, x := range slopes {
+		sum += x * float64(values[i])
+	}
+	return sum
+}
+
 // plus returns a + slope·b, where a may be nil for zeros.
 func plus(a []float32, slope float32, b []float32) []float32 {
 	out := make([]float32, len(b))

@@ -81,6 +81,15 @@ func (s sideNumber) of(node int32) int32 {
 	return s.row[node]
 }
 
+// gather adds what nodes have to the side's numbers.
+func (s sideNumber) gather(own, byNode []float64) {
+	for i, x := range byNode {
+		if at := s.of(int32(i)); at >= 0 {
+			own[at] += x
+		}
+	}
+}
+
 // described reports whether a target has a vector other than 0.
 func (m *Factors) described() bool {
 	rows := kern.MatrixOf(m.nodes.Vectors)

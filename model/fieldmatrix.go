@@ -50,6 +50,13 @@ func (m *FieldMatrix) Terms(params []float32) (ExposureTerms, bool) {
 	return ExposureTerms{Fields: params}, true
 }
 
+// BackTerms adds the slopes in the fields' logits.
+func (m *FieldMatrix) BackTerms(grad []float64, _ []float32, s TermSlopes) {
+	for c, x := range s.Fields {
+		grad[c] += x
+	}
+}
+
 // Cell returns the parameter that gives a pair's logit; every logit is one parameter, which lets
 // second-order methods use that the pairs of one cell share it.
 func (m *FieldMatrix) Cell(source, target int32) int { return m.nodes.cell(source, target) }

@@ -332,6 +332,43 @@ func TestTerms(t *testing.T) {
 	})
 }
 
+// The slopes of pairs, added up by terms, come to the gradient that pair after pair has; γ's slope is that of the link.
+func TestBackTerms(t *testing.T) {
+	t.Parallel()
+	everySpecimen(t, func(t *testing.T, rng *rand.Rand, n Nodes, m PairModel, _ formula) {
+		propensity, ok := m.(PropensityModel)
+		if !ok {
+			return
+		}
+		params := randomParams(rng, m)
+		if _, dense := TermsOf(propensity, params); !dense {
+			return
+		}
+		b := batches(rng, n.Len())["mixed"]
+		slopes := TermSlopes{make([]float64, n.FieldCount*n.FieldCount), 3, make([]float64, n.Len()),
+			make([]float64, n.Len())}
+		ds, want := make([]float32, b.Len()), make([]float32, m.Size())
+		for k, i := range b.Sources {
+			j := b.Targets[k]
+			ds[k] = float32(rng.NormFloat64())
+			slopes.Fields[n.cell(i, j)] += float64(ds[k])
+			slopes.Source[i] += float64(ds[k])
+			slopes.Target[j] += float64(ds[k])
+		}
+		m.Backward(want, params, b, ds)
+		if _, at := LinkSlope(propensity, params); at >= 0 {
+			want[at] += 3
+		}
+		grad := make([]float64, m.Size())
+		propensity.(LearnedTerms).BackTerms(grad, params, slopes)
+		for k, x := range grad {
+			if math.Abs(x-float64(want[k])) > 1e-4*(1+math.Abs(x)) {
+				t.Fatalf("%s: slope %d of %d by terms is %v, by pairs %v", m.Kind(), k, len(grad), x, want[k])
+			}
+		}
+	})
+}
+
 func TestDirection(t *testing.T) {
 	rng := newRand(t, 4)
 	n := randomNodes(t, rng, 10, 8, 3, false)

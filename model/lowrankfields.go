@@ -62,10 +62,10 @@ func (m *LowRankFields) StartAt(params []float32, propensity float64, src rand.S
 
 // place returns the parts of parameters or of a gradient that the fields of a pair use.
 func (m *LowRankFields) place(params []float32, source, target int32) (a, b []float32, u, v, c *float32) {
-	return m.placeOf(params, int(m.nodes.Fields[source]), int(m.nodes.Fields[target]))
+	return placeOf(m, params, int(m.nodes.Fields[source]), int(m.nodes.Fields[target]))
 }
 
-func (m *LowRankFields) placeOf(params []float32, f, g int) (a, b []float32, u, v, c *float32) {
+func placeOf[T float32 | float64](m *LowRankFields, params []T, f, g int) (a, b []T, u, v, c *T) {
 	fields := m.nodes.FieldCount
 	a = params[f*m.rank : (f+1)*m.rank]
 	b = params[(fields+g)*m.rank : (fields+g+1)*m.rank]
@@ -81,7 +81,7 @@ func (m *LowRankFields) Logits(s, params []float32, batch Batch) {
 }
 
 func (m *LowRankFields) logit(params []float32, f, g int) float32 {
-	a, b, u, v, c := m.placeOf(params, f, g)
+	a, b, u, v, c := placeOf(m, params, f, g)
 	total := *u + *v + *c
 	for r := range a {
 		total += a[r] * b[r]
@@ -118,6 +118,22 @@ func (m *LowRankFields) Backward(grad, params []float32, batch Batch, ds []float
 		*v += x
 	}
 	grad[m.Size()-1] += sum(ds[:batch.Len()])
+}
+
+// BackTerms does the same with the slopes in the fields' logits.
+func (m *LowRankFields) BackTerms(grad []float64, params []float32, s TermSlopes) {
+	fields := m.nodes.FieldCount
+	for cell, x := range s.Fields {
+		a, b, _, _, _ := placeOf(m, params, cell/fields, cell%fields)
+		gradA, gradB, u, v, c := placeOf(m, grad, cell/fields, cell%fields)
+		for r := range a {
+			gradA[r] += x * float64(b[r])
+			gradB[r] += x * float64(a[r])
+		}
+		*u += x
+		*v += x
+		*c += x
+	}
 }
 
 func (m *LowRankFields) madeFor() Nodes { return m.nodes }

@@ -103,6 +103,20 @@ type ExposureTerms struct {
 	Target   []float32 // by node; nil means 0
 }
 
+// TermSlopes are the slopes of a sum over pairs in the terms of their exposure, each at its place in ExposureTerms.
+type TermSlopes struct {
+	Fields         []float64
+	Link           float64
+	Source, Target []float64 // by node
+}
+
+// LearnedTerms is a dense propensity model that can be learned by its terms alone.
+type LearnedTerms interface {
+	DensePropensity
+	// BackTerms adds to grad what slopes in the terms are in the parameters.
+	BackTerms(grad []float64, params []float32, s TermSlopes)
+}
+
 // TermsOf returns the terms of a propensity model, and false if its logits are no sum of such terms.
 func TermsOf(m PropensityModel, params []float32) (ExposureTerms, bool) {
 	if dense, ok := m.(DensePropensity); ok {

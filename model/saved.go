@@ -94,7 +94,7 @@ var (
 		(*Covariates)(nil)}
 	_ = []VectorQuery{(*Diagonal)(nil), (*LowRank)(nil), (*vectorCrossBonus)(nil)}
 	_ = []InnerProduct{(*Factors)(nil), (*innerCrossBonus)(nil)}
-	_ = []DensePropensity{(*FieldMatrix)(nil), (*LowRankFields)(nil), (*Constant)(nil), (*Covariates)(nil)}
+	_ = []LearnedTerms{(*FieldMatrix)(nil), (*LowRankFields)(nil), (*Constant)(nil), (*Covariates)(nil)}
 	_ = []tabular{(*Known)(nil), (*Covariates)(nil)}
 )
 

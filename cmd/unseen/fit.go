@@ -215,7 +215,7 @@ decides how pairs are weighted in training.
 --exact learns from all pairs of the training nodes by L-BFGS, with mle unless
 --method says otherwise; the sample is where it begins, and chooses the ridge.
 A card (--device gpu) looks at all pairs of millions of nodes in seconds: of the
-link model diagonal, where exposure depends on fields alone.
+link model diagonal, and of exposure by fields with any terms but activity.
 
 exposures.parquet, if there is one, is part of the likelihood. --log says what
 it contains; a log of impressions is complete, offered or drawn.

@@ -16,10 +16,56 @@ __device__ __forceinline__ uint4 piece(const Wide &a, const Wide &b) {
   return make_uint4(pack(a[0], a[1]), pack(a[2], a[3]), pack(b[0], b[1]), pack(b[2], b[3]));
 }
 
+// ownRow is the first row of a thread in a tile; the other is 8 further.
+__device__ __forceinline__ u32 ownRow(const SlopeCorner &c) {
+  return c.first + (threadIdx.x / 128 - 1) * (kTile / 2) + threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4;
+}
+
+// halve adds up what two lanes have: each keeps the half of the numbers that its bit says, of both lanes.
+template <int kCount> __device__ __forceinline__ void halve(float *v, bool upper, int step) {
+#pragma unroll
+  for (int k = 0; k < kCount / 2; k++) {
+    const float given = upper ? v[k] : v[k + kCount / 2], kept = upper ? v[k + kCount / 2] : v[k];
+    v[k] = kept + __shfl_xor_sync(0xffffffff, given, step);
+  }
+}
+
+// DenseRows are the two rows of a thread: their terms there and back, and the sums of their slopes in s as source and target.
+struct DenseRows {
+  u32 first;
+  float there[2], back[2], sums[2][2] = {};
+  __device__ __forceinline__ DenseRows(const SlopeJob &job, const SlopeCorner &c) {
+    first = ownRow(c);
+#pragma unroll
+    for (int k = 0; k < 2; k++) {
+      const float2 own = job.terms[first + k * 8];
+      there[k] = own.x + c.pi.x, back[k] = own.y + c.pi.z;
+    }
+  }
+  // keep puts the sums aside, of the four lanes that have the same rows.
+  __device__ __forceinline__ void keep(float *sides, SlopeTotals &t) {
+    t.there = sums[0][0] + sums[1][0], t.back = sums[0][1] + sums[1][1];
+    const u32 lane = threadIdx.x % 32;
+    float v[4] = {sums[0][0], sums[0][1], sums[1][0], sums[1][1]};
+    halve<4>(v, lane & 2, 2);
+    halve<2>(v, lane & 1, 1);
+    sides[(first % kTile + lane % 4 / 2 * 8) * 2 + lane % 2] = v[0];
+  }
+  // keepColumns puts the sums of 16 columns aside, of the eight lanes that have the same ones.
+  __device__ __forceinline__ void keepColumns(float *sides, u32 step, float (&columns)[8]) {
+    const u32 lane = threadIdx.x % 32;
+    halve<8>(columns, lane & 16, 16);
+    halve<4>(columns, lane & 8, 8);
+    halve<2>(columns, lane & 4, 4);
+    const u32 column = step * 16 + lane / 16 * 8 + lane % 4 * 2 + lane / 8 % 2;
+    sides[((threadIdx.x / 32 - 3) * kTile + column) * 2 + lane / 4 % 2] = columns[0];
+  }
+};
+
 // SlopeAdder adds up the tiles of a thread of the groups that multiply, and puts their slopes aside. Those of pairs that all
 // are pairs stay in registers; of others 32 products of a thread at a time go through shared memory, as their code is too long
-// to be written out.
-struct SlopeAdder {
+// to be written out. Where π has terms beyond those of fields, so do all.
+template <bool kDense> struct SlopeAdder {
   double sums[kSlopeSums] = {};
   double there = 0, back = 0; // of the tiles since the fields of held
   SlopeCorner held;
@@ -45,7 +91,13 @@ struct SlopeAdder {
     uint4 *out = pieces + kColumn * kPieces;
     const float shift = -kLog2e * job.offset;
     constexpr int kFrom = kColumn * 64;
-    if (c.whole && c.kind == 0) {
+    if constexpr (kDense) {
+      DenseRows own(job, c);
+      float *sides = sidesOf<kTile>(job, row, column + kColumn);
+      addDense<kFrom>(job, c, own, acc, aside, out, sides, t);
+      addDense<kFrom + 32>(job, c, own, acc, aside, out, sides, t);
+      own.keep(sides, t);
+    } else if (c.whole && c.kind == 0) {
       addWhole<true, kFrom, 8>(c, acc, shift, out, t);
     } else if (c.whole && c.kind == 1) {
       addWhole<false, kFrom, 8>(c, acc, shift, out, t);
@@ -53,12 +105,13 @@ struct SlopeAdder {
       addAny<kFrom>(job, c, acc, aside, out, t);
       addAny<kFrom + 32>(job, c, acc, aside, out, t);
     }
-    t.finish(c);
+    if (!kDense) t.finish(c);
     there += t.there;
     back += t.back;
     sums[0] += t.nll;
     sums[1] += t.dz;
     sums[2] += t.pairs;
+    sums[3] -= double(kLn2) * t.byLink;
   }
   // flush adds what was held to the cells of a warp.
   __device__ __forceinline__ void flush(const SlopeJob &job) {
@@ -67,7 +120,7 @@ struct SlopeAdder {
       back += __shfl_xor_sync(0xffffffff, back, step);
     }
     if (holds && threadIdx.x % 32 == 0)
-      addCells(job.cells + u64(blockIdx.x * 8 + threadIdx.x / 32 - 4) * job.fields * job.fields, held, there, back);
+      addCells<kDense>(job.cells + u64(blockIdx.x * 8 + threadIdx.x / 32 - 4) * job.fields * job.fields, held, there, back);
     there = back = 0;
   }
   template <int kFrom> static __device__ __forceinline__ Wide four(const float (&acc)[128]) {
@@ -86,14 +139,57 @@ struct SlopeAdder {
       addWhole<kRarely, kFrom + 8, kSteps - 1>(c, acc, shift, out, t);
     }
   }
-  // addAny adds 32 products, from a place on, that may be pairs.
-  template <int kFrom>
-  static __device__ __forceinline__ void addAny(const SlopeJob &job, const SlopeCorner &c, const float (&acc)[128], u32 aside, uint4 *out, SlopeTotals &t) {
-    const u32 mine = aside + (threadIdx.x - 128) * 16, lane = threadIdx.x % 32, across = c.left + lane % 4 * 2;
-    const u32 down = c.first + (threadIdx.x / 128 - 1) * (kTile / 2) + threadIdx.x % 128 / 32 * 16 + lane / 4;
+  // putAside puts 32 products, from a place on, into shared memory, and returns where.
+  template <int kFrom> static __device__ __forceinline__ u32 putAside(const float (&acc)[128], u32 aside) {
+    const u32 mine = aside + (threadIdx.x - 128) * 16;
 #pragma unroll
     for (u32 g = 0; g < 8; g++)
       asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(mine + g * 4096), "f"(acc[kFrom + g * 4]), "f"(acc[kFrom + g * 4 + 1]), "f"(acc[kFrom + g * 4 + 2]), "f"(acc[kFrom + g * 4 + 3]) : "memory");
+    return mine;
+  }
+  static __device__ __forceinline__ Wide takeBack(u32 from) {
+    Wide z;
+    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(z[0]), "=f"(z[1]), "=f"(z[2]), "=f"(z[3]) : "r"(from) : "memory");
+    return z;
+  }
+  // addDense adds 32 products, from a place on, that may be pairs, where π has terms.
+  template <int kFrom>
+  static __device__ __forceinline__ void addDense(const SlopeJob &job, const SlopeCorner &c, DenseRows &own, const float (&acc)[128], u32 aside,
+                                                  uint4 *out, float *sides, SlopeTotals &t) {
+    const u32 mine = putAside<kFrom>(acc, aside), across = c.left + threadIdx.x % 4 * 2;
+#pragma unroll 1
+    for (u32 k = 0; k < 4; k++) {
+      const u32 step = kFrom % 64 / 8 + k;
+      Wide g[2];
+      float columns[8]; // by 8 columns further, by odd ones, and by end
+#pragma unroll
+      for (u32 h = 0; h < 2; h++) {
+        const u32 right = across + step * 16 + h * 8;
+        const float4 both = __ldg(reinterpret_cast<const float4 *>(job.terms + right));
+        u32 i[kWide], j[kWide];
+        Wide there, back;
+        EACH {
+          i[e] = own.first + e / 2 * 8, j[e] = right + e % 2;
+          there[e] = own.there[e / 2] + (e % 2 ? both.w : both.y);
+          back[e] = own.back[e / 2] + (e % 2 ? both.z : both.x);
+        }
+        Sides d;
+        g[h] = slopesDense(job, c, takeBack(mine + (k * 2 + h) * 4096), there, back, i, j, d, t);
+        EACH own.sums[e / 2][0] += d.there[e], own.sums[e / 2][1] += d.back[e];
+#pragma unroll
+        for (int odd = 0; odd < 2; odd++) {
+          columns[h * 4 + odd * 2] = d.back[odd] + d.back[odd + 2];
+          columns[h * 4 + odd * 2 + 1] = d.there[odd] + d.there[odd + 2];
+        }
+      }
+      out[(step / 4 * 8 + step % 4) * 128] = piece(g[0], g[1]);
+      own.keepColumns(sides, step, columns);
+    }
+  }
+  // addAny adds 32 products, from a place on, that may be pairs.
+  template <int kFrom>
+  static __device__ __forceinline__ void addAny(const SlopeJob &job, const SlopeCorner &c, const float (&acc)[128], u32 aside, uint4 *out, SlopeTotals &t) {
+    const u32 mine = putAside<kFrom>(acc, aside), across = c.left + threadIdx.x % 4 * 2, down = ownRow(c);
 #pragma unroll 1
     for (u32 k = 0; k < 4; k++) {
       const u32 step = kFrom % 64 / 8 + k;
@@ -102,8 +198,7 @@ struct SlopeAdder {
       for (u32 h = 0; h < 2; h++) {
         u32 i[kWide], j[kWide];
         EACH i[e] = down + e / 2 * 8, j[e] = across + step * 16 + h * 8 + e % 2;
-        Wide z;
-        asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(z[0]), "=f"(z[1]), "=f"(z[2]), "=f"(z[3]) : "r"(mine + (k * 2 + h) * 4096) : "memory");
+        Wide z = takeBack(mine + (k * 2 + h) * 4096);
         EACH z[e] += job.offset;
         g[h] = slopesAny(job, c, z, i, j, t);
       }
@@ -119,9 +214,9 @@ struct SlopeAdder {
 
 // SlopeWork is the tiles of a stripe, eight columns of tiles at a time, so that the rows of those that are computed at the
 // same time are few.
-struct SlopeWork {
+template <bool kDense> struct SlopeWork {
   typedef SlopeJob Task;
-  typedef SlopeAdder Adder;
+  typedef SlopeAdder<kDense> Adder;
   static __device__ __forceinline__ bool tileAt(const SlopeJob &job, u64 number, u32 &row, u32 &column) {
     constexpr u32 kAcross = 4; // twice
     const u32 high = job.bottom - job.top, within = u32(number % (high * kAcross));
@@ -133,7 +228,11 @@ struct SlopeWork {
 
 extern "C" __global__ void __launch_bounds__(kThreads, 1)
 slopePairs(SlopeJob job, const __grid_constant__ TensorMap queries, const __grid_constant__ TensorMap rows) {
-  wideTiles<SlopeWork>(job, &queries, &rows);
+  wideTiles<SlopeWork<false>>(job, &queries, &rows);
+}
+extern "C" __global__ void __launch_bounds__(kThreads, 1)
+slopeDensePairs(SlopeJob job, const __grid_constant__ TensorMap queries, const __grid_constant__ TensorMap rows) {
+  wideTiles<SlopeWork<true>>(job, &queries, &rows);
 }
 
 // Products of G with the rows, turned: tiles of 128 nodes by 256 numbers over at most kSegment columns of tiles, after which

@@ -33,29 +33,66 @@ __device__ __forceinline__ void addRows(const SlopeJob &job, const SlopeCorner &
   __syncthreads();
 }
 
-template <typename T>
+// addRow puts the sums of a row's slopes in s aside, given those of a thread; addColumns does so by columns.
+__device__ __forceinline__ void addRow(float *sides, u32 row, float2 sum) {
+  for (int step = 8; step > 0; step /= 2) {
+    sum.x += __shfl_xor_sync(0xffffffff, sum.x, step);
+    sum.y += __shfl_xor_sync(0xffffffff, sum.y, step);
+  }
+  if (threadIdx.x % 16 == 0) reinterpret_cast<float2 *>(sides)[row] = sum;
+}
+__device__ __forceinline__ void addColumns(float *sides, u32 column, Sides &sums) {
+  EACH {
+    sums.there[e] += __shfl_xor_sync(0xffffffff, sums.there[e], 16);
+    sums.back[e] += __shfl_xor_sync(0xffffffff, sums.back[e], 16);
+    if (threadIdx.x % 32 < 16)
+      reinterpret_cast<float2 *>(sides)[(1 + threadIdx.x / 32) * kTile + column + e] = make_float2(sums.back[e], sums.there[e]);
+  }
+}
+
+// Tiles of a stripe are numbered column by column.
+template <typename T, bool kDense>
 __device__ __forceinline__ void sumSlopes(const SlopeJob &job, const T *queries, const T *rows) {
   __shared__ float slopes[kTile][kTile + 1];
   __shared__ float parts[kThreads / 32][2];
   const u32 thread = blockIdx.x * kThreads + threadIdx.x, above = threadIdx.x / 16 * 4, before = threadIdx.x % 16 * 4;
   double sums[kSlopeSums] = {};
   for (u64 number = job.from + blockIdx.x; number < job.to; number += gridDim.x) {
-    u32 row, column;
-    if (!tileAt<kEdge, kTile, kTile>(job, number, row, column)) continue;
+    const u32 high = job.bottom - job.top, row = job.top + u32(number % high), column = u32(number / high);
+    if (column > row) continue;
     SlopeCorner c;
     c.find<kTile, kTile>(job, row * kTile, column * kTile);
     float product[4][4];
-    multiply(queries, rows, c.first, c.left, job.m, job.n, job.dim, product);
+    multiply(queries, rows, c.first, c.left, job.n, job.n, job.dim, product);
     SlopeTotals t;
+    float *sides = kDense ? sidesOf<kTile>(job, row, column) : nullptr;
+    Sides across = {};
 #pragma unroll 1
     for (int r = 0; r < 4; r++) {
-      Wide z;
+      Wide z, g;
       u32 i[kWide], j[kWide];
       EACH z[e] = product[r][e], i[e] = c.first + above + r, j[e] = c.left + before + e;
-      const Wide g = slopesOf(job, c, z, i, j, t);
+      if constexpr (kDense) {
+        Wide there, back;
+        EACH {
+          const float2 a = job.terms[i[e]], b = job.terms[j[e]];
+          there[e] = a.x + b.y + c.pi.x;
+          back[e] = a.y + b.x + c.pi.z;
+        }
+        Sides d;
+        g = slopesDense(job, c, z, there, back, i, j, d, t);
+        float2 down = make_float2(0, 0);
+        EACH down.x += d.there[e], down.y += d.back[e];
+        EACH across.there[e] += d.there[e], across.back[e] += d.back[e];
+        t.there += down.x, t.back += down.y;
+        addRow(sides, above + r, down);
+      } else {
+        g = slopesOf(job, c, z, i, j, t);
+      }
       EACH slopes[above + r][before + e] = g[e];
     }
-    t.finish(c);
+    if constexpr (kDense) addColumns(sides, before, across);
+    else t.finish(c);
     for (int step = 16; step > 0; step /= 2) {
       t.there += __shfl_xor_sync(0xffffffff, t.there, step);
       t.back += __shfl_xor_sync(0xffffffff, t.back, step);
@@ -65,12 +102,13 @@ __device__ __forceinline__ void sumSlopes(const SlopeJob &job, const T *queries,
     if (threadIdx.x == 0) {
       float there = 0, back = 0;
       for (int w = 0; w < kThreads / 32; w++) there += parts[w][0], back += parts[w][1];
-      addCells(job.cells + u64(blockIdx.x) * job.fields * job.fields, c, there, back);
+      addCells<kDense>(job.cells + u64(blockIdx.x) * job.fields * job.fields, c, there, back);
     }
     addRows(job, c, rows, slopes);
     sums[0] += t.nll;
     sums[1] += t.dz;
     sums[2] += t.pairs;
+    sums[3] -= double(kLn2) * t.byLink;
   }
   for (int k = 0; k < kSlopeSums; k++) job.sums[u64(thread) * kSlopeSums + k] += sums[k];
 }
@@ -88,7 +126,8 @@ __device__ __forceinline__ void scaleRows(const T *rows, const float *w, T *quer
 }
 
 #define KERNELS(name, T)                                                                                               \
-  extern "C" __global__ void __launch_bounds__(kThreads) sumSlopes_##name(SlopeJob job, const T *queries, const T *rows) { sumSlopes(job, queries, rows); } \
+  extern "C" __global__ void __launch_bounds__(kThreads) sumSlopes_##name(SlopeJob job, const T *queries, const T *rows) { sumSlopes<T, false>(job, queries, rows); } \
+  extern "C" __global__ void __launch_bounds__(kThreads) sumDenseSlopes_##name(SlopeJob job, const T *queries, const T *rows) { sumSlopes<T, true>(job, queries, rows); } \
   extern "C" __global__ void __launch_bounds__(kThreads) scaleRows_##name(const T *rows, const float *w, T *queries, u64 count, u32 dim) { scaleRows(rows, w, queries, count, dim); }
 KERNELS(float32, float)
 KERNELS(float16, Half)
@@ -109,5 +148,29 @@ turnRows(const unsigned short *rows, unsigned short *columns, u32 count, u32 dim
     for (u32 r = y; r < 32; r += kThreads / 32)
       if (k + r < dim && i + x < count) columns[(u64(i / 64) * dim + k + r) * 64 + i % 64 + x] = tile[x][r];
     __syncthreads();
+  }
+}
+
+// addEnds adds the slopes in s of a stripe of tiles to those of the nodes, in the order of tiles.
+extern "C" __global__ void __launch_bounds__(kThreads) addEnds(SlopeJob job, u32 tile) {
+  const u32 wide = 2 * tile, high = job.bottom - job.top; // numbers of a tile's row
+  const u64 each = u64(1 + kParts) * wide, line = u64(job.bottom) * each, down = u64(high) * wide;
+  for (u64 at = u64(blockIdx.x) * kThreads + threadIdx.x; at < down + u64(job.bottom) * wide; at += u64(gridDim.x) * kThreads) {
+    double sum = 0;
+    if (at < down) { // nodes in rows
+      const u32 row = u32(at / wide);
+      const float *from = job.sides + row * line + at % wide;
+#pragma unroll 8
+      for (u32 column = 0; column <= job.top + row; column++) sum += from[column * each];
+      job.ends[u64(job.top) * wide + at] += sum;
+      continue;
+    }
+    const u64 node = at - down;
+    const u32 column = u32(node / wide);
+    const float *from = job.sides + column * each + wide + node % wide;
+    for (u32 row = column > job.top ? column - job.top : 0; row < high; row++)
+#pragma unroll
+      for (u32 part = 0; part < kParts; part++) sum += from[row * line + part * wide];
+    job.ends[u64(2) * job.n + node] += sum;
   }
 }
