@@ -3,6 +3,7 @@ package serve
 import (
 	"errors"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -32,4 +33,36 @@ func TestServiceRunsOnAnyEngine(t *testing.T) {
 	}
 	broken.Store(false)
 	want[RecommendResponse](c, 200, "GET", path, nil)
+}
+
+// Jobs train by an engine of their own, which lists know nothing of; where it fails the job does, and says why.
+func TestJobsRunOnAnEngineOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	lists, jobs := enginetest.New(), enginetest.New()
+	var broken atomic.Bool
+	jobs.Before = func(string, int) error {
+		if broken.Load() {
+			return errors.New("the card fell off")
+		}
+		return nil
+	}
+	s := open(t, func(o *Options) { o.Engine, o.JobEngine = lists, jobs })
+	c := client{t: t, h: s.Handler()}
+	train := func() Job {
+		job := want[Job](c, 202, "POST", "/api/v1/jobs", JobRequest{Kind: "retrain", Method: "naive", TrainOnly: true})
+		poll(t, "the job to end", func() bool { _, pending := s.jobs.last("retrain"); return !pending })
+		return want[Job](c, 200, "GET", "/api/v1/jobs/"+job.ID, nil)
+	}
+	want[RecommendResponse](c, 200, "GET", "/api/v1/recommendations?node=p100&k=5&seed=3", nil)
+	if calls := jobs.Calls(); len(calls) > 0 {
+		t.Errorf("before any job the engine of jobs was asked for %v", calls)
+	}
+	if job := train(); job.State != "done" || !slices.Contains(jobs.Calls(), "Gradient") ||
+		slices.Contains(lists.Calls(), "Gradient") {
+		t.Errorf("%+v; jobs asked for %v, lists for %v", job, jobs.Calls(), lists.Calls())
+	}
+	broken.Store(true)
+	if job := train(); job.State != "failed" || !strings.Contains(job.Error, "the card fell off") {
+		t.Errorf("%+v", job)
+	}
 }

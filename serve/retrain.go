@@ -148,7 +148,7 @@ func (s *Service) retrain(ctx context.Context, r JobRequest, report progress.Fun
 	if err != nil {
 		return err
 	}
-	settings.Engine = s.o.Engine
+	settings.Engine = s.o.JobEngine
 	report(progress.Event{Phase: "reading the log"})
 	totals, err := s.events.Totals(ctx)
 	if err != nil {

@@ -74,9 +74,12 @@ type Options struct {
 	// Traces gets the spans of requests and jobs; nil: none are made. Then log lines within one have its trace too.
 	Traces trace.TracerProvider
 
-	Engine engine.Engine    // that scores, trains and judges; nil means engine.CPU with one thread for each request
-	Log    *slog.Logger     // nil: nothing is logged
-	Now    func() time.Time // nil: the clock
+	Engine engine.Engine // that scores, trains and judges; nil means engine.CPU with one thread for each request
+	// JobEngine trains and judges models in jobs instead, such as a graphics card while requests are the processor's;
+	// nil means Engine.
+	JobEngine engine.Engine
+	Log       *slog.Logger     // nil: nothing is logged
+	Now       func() time.Time // nil: the clock
 
 	events store.Store // instead of Store, for tests
 }
@@ -84,6 +87,9 @@ type Options struct {
 func (o Options) withDefaults() (Options, error) {
 	if o.Folder == "" && (o.Dataset == "" || o.Model == "") {
 		return o, errors.New("nothing to serve: name a folder, or a dataset and a model")
+	}
+	if o.JobEngine == nil {
+		o.JobEngine = o.Engine
 	}
 	whole, err := exists(o.Folder, "dataset")
 	if err != nil {

@@ -33,6 +33,13 @@ func TestDevices(t *testing.T) {
 			t.Errorf("%s: exit code %d: %s", c.args, code, stderr)
 		}
 	}
+	for args, says := range map[string]string{"--device card": `--device is "card"; use cpu, gpu, auto`,
+		"--device auto": "unseen demo writes one"} {
+		code, _, stderr := invoke(append([]string{"serve", "nothing"}, strings.Fields(args)...)...)
+		if code == exitOK || !strings.Contains(stderr, says) {
+			t.Errorf("serve %s: exit code %d: %s", args, code, stderr)
+		}
+	}
 	code, _, stderr := invoke("fit", "--method", "mle", "--device", "gpu")
 	if code == exitOK || !strings.Contains(stderr, "--device is for bayes") {
 		t.Errorf("fit: exit code %d: %s", code, stderr)
@@ -40,9 +47,11 @@ func TestDevices(t *testing.T) {
 	if _, err := gpu.Open(0); !errors.Is(err, gpu.ErrNoCard) {
 		t.Skip("there is a card: what is said without one was not tested")
 	}
-	code, _, stderr = invoke("evaluate", "none", "nothing", "--exact", "--device", "gpu")
-	if code == exitOK || strings.Count(strings.TrimSpace(stderr), "\n") > 0 ||
-		!strings.Contains(stderr, "no graphics card") || !strings.Contains(stderr, "leave it out") {
-		t.Errorf("exit code %d: %s", code, stderr)
+	for _, args := range []string{"evaluate none nothing --exact", "serve nothing"} {
+		code, _, stderr := invoke(append(strings.Fields(args), "--device", "gpu")...)
+		if code == exitOK || strings.Count(strings.TrimSpace(stderr), "\n") > 0 ||
+			!strings.Contains(stderr, "no graphics card") || !strings.Contains(stderr, "leave it out") {
+			t.Errorf("%s: exit code %d: %s", args, code, stderr)
+		}
 	}
 }

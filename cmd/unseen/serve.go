@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"unseen/gpu"
 	"unseen/serve"
 )
 
@@ -27,6 +28,7 @@ type serveFlags struct {
 	tokens, clicks string
 	traces         string
 	verbose, quiet bool
+	deviceFlags
 }
 
 func newServe() *cobra.Command {
@@ -45,7 +47,8 @@ A share of every list's positions is drawn at random, so that each item has a
 known probability of being shown. The service logs what was shown, clicked
 and linked in DIR/events.db, or in PostgreSQL with --store postgres://…. It
 retrains on this log on request (POST /api/v1/jobs) or by --retrain-every. A new
-model goes live if it passes its checks. With --keep-events, older events are
+model goes live if it passes its checks. A graphics card can train it (--device
+gpu). With --keep-events, older events are
 reduced to what training and evaluation need.
 
 Only this machine can connect unless --listen says otherwise; then the service
@@ -87,6 +90,7 @@ can read. After Ctrl-C, requests in progress may finish.`,
 	f.listFlags(cmd)
 	flags.DurationVar(&f.options.RetrainEvery, "retrain-every", 0, "time between retrainings (default: on request)")
 	flags.Int64Var(&f.options.RetrainAfter, "retrain-after", 1, "new events that a scheduled retraining needs")
+	f.deviceFlags.register(cmd, "trains models in jobs")
 	flags.StringVar(&f.tokens, "token-file", "", "`file` of tokens (default: no token is needed)")
 	flags.BoolVar(&f.options.Open, "open", false, "need no token: a proxy in front authenticates")
 	flags.StringArrayVar(&f.options.Origins, "cors-origin", nil,
@@ -186,7 +190,8 @@ func (f *serveFlags) check(retrainAfter bool) error {
 	case f.options.Concurrent < 0:
 		return usagef("--concurrent is %d; give at least 1, or leave it out", f.options.Concurrent)
 	}
-	return cmp.Or(checkRecall(f.options.Recall), checkTraces(f.traces))
+	return cmp.Or(checkRecall(f.options.Recall), checkTraces(f.traces),
+		f.deviceFlags.check(func(string) bool { return false }))
 }
 
 func runServe(cmd *cobra.Command, f serveFlags) error {
@@ -233,6 +238,11 @@ func runServe(cmd *cobra.Command, f serveFlags) error {
 		defer send()
 		o.Traces = provider
 	}
+	done, err := f.openDevice(&o)
+	if err != nil {
+		return err
+	}
+	defer done()
 	s, err := serve.Open(ctx, o)
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%w; unseen demo writes one to try", err)
@@ -252,6 +262,22 @@ func runServe(cmd *cobra.Command, f serveFlags) error {
 		err = nil // stopped by a signal
 	}
 	return errors.Join(err, s.Close())
+}
+
+// openDevice lets a card train models in jobs. Lists stay the processor's: each is made in no time, and many at once.
+func (f *serveFlags) openDevice(o *serve.Options) (done func(), err error) {
+	device, done, tried, err := f.deviceFlags.open(1)
+	if err != nil {
+		return nil, err
+	}
+	for _, warning := range tried {
+		o.Log.Warn(warning)
+	}
+	if _, onCard := device.(*gpu.OnCard); onCard {
+		o.JobEngine = device
+		o.Log.Info("a graphics card trains models in jobs")
+	}
+	return done, nil
 }
 
 func newServeToken() *cobra.Command {
