@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"slices"
 
 	"unseen/engine"
@@ -56,7 +55,7 @@ func NewCandidates(d *sample.Prepared, subset graph.Subset) (*Candidates, error)
 	}
 	c.countTargets()
 	held := d.Split.Graph(subset)
-	for _, i := range d.Split.Nodes(subset) {
+	for _, i := range slices.Sorted(slices.Values(d.Split.Nodes(subset))) {
 		var links []int32
 		for _, j := range held.Out(i) {
 			if c.has(d.Split, i, j) {
@@ -74,12 +73,23 @@ func NewCandidates(d *sample.Prepared, subset graph.Subset) (*Candidates, error)
 	return c, nil
 }
 
-// Some returns the candidates of at most so many of the sources, drawn by the seed.
+// DrawnBy is by what a source is drawn: those with the lowest numbers are. It depends on nothing but the seed and the
+// source, so that workers that have a part of the sources each draw the same as one machine.
+func DrawnBy(seed uint64, source int32) float64 { return sample.Uniform(seed, 0x4e1d, uint64(source)) }
+
+// Some returns the candidates of at most so many of the sources, drawn by the seed: see [DrawnBy].
 func (c *Candidates) Some(most int, seed uint64) (*Candidates, error) {
 	if most < 1 {
 		return nil, fmt.Errorf("%w: %d sources; give at least 1", ErrEmpty, most)
 	}
-	places := rand.New(rand.NewPCG(seed, 0x4e1d)).Perm(len(c.sources))[:min(most, len(c.sources))]
+	places := make([]int, len(c.sources))
+	for place := range places {
+		places[place] = place
+	}
+	slices.SortFunc(places, func(a, b int) int {
+		return cmp.Compare(DrawnBy(seed, c.sources[a]), DrawnBy(seed, c.sources[b]))
+	})
+	places = places[:min(most, len(places))]
 	slices.Sort(places)
 	few := &Candidates{g: c.g, sequence: c.sequence, before: c.before, known: c.known, preceded: c.preceded, of: c.of}
 	for _, place := range places {
@@ -102,7 +112,7 @@ func (c *Candidates) has(split *graph.Split, i, j int32) bool {
 	return i != j && split.Subset(j) <= split.Subset(i)
 }
 
-// Sources returns the sources, in the order in which they are ranked. The slice must not be changed.
+// Sources returns the sources, ascending, in the order in which they are ranked. The slice must not be changed.
 func (c *Candidates) Sources() []int32 { return c.sources }
 
 // Links returns what a source links to among its candidates, ascending, by its place in Sources.
@@ -220,61 +230,49 @@ func (c *Candidates) Rank(ctx context.Context, j *fit.Judge, s RankSettings) ([]
 	if c.g == nil {
 		return nil, fmt.Errorf("%w: candidates of no graph; make them by NewCandidates", ErrEmpty)
 	}
-	if err := j.Validate(); err != nil {
-		return nil, err
-	}
-	if s.By == nil {
-		s.By = []By{ByRelevance}
-	}
-	s.First, s.Threads = cmp.Or(s.First, 100), kern.Threads(s.Threads)
-	if err := checkCutoff(s.First); err != nil {
+	s, err := s.complete()
+	if err != nil {
 		return nil, err
 	}
 	out := make([]Standing, len(s.By))
 	for k, by := range s.By {
-		if by != ByRelevance && by != BySeen {
-			return nil, fmt.Errorf("%w: candidates are ranked by %s or %s, not by %q", ErrUndefined, ByRelevance,
-				BySeen, by)
-		}
 		out[k] = Standing{by, make(Ranking, len(c.sources)), make(Lists, len(c.sources))}
 	}
-	w, err := newScorer(c, j, s.Threads)
+	inside := make([]bool, c.g.Len()) // the sequence of candidates
+	for _, i := range c.sequence {
+		inside[i] = true
+	}
+	w, err := newScorer(model.NodesOf(c.g), j, min(rankedTogether, len(c.sources)), s.Threads)
 	if err != nil {
 		return nil, err
 	}
-	rooms := make([]scorerRoom, s.Threads)
-	for from := 0; from < len(c.sources); from += rankedTogether {
-		sources := c.sources[from:min(from+rankedTogether, len(c.sources))]
-		if err := w.multiply(ctx, sources); err != nil {
-			return nil, err
-		}
-		err := kern.ChunksErr(ctx, len(sources), 1, s.Threads, func(worker, row, _, _ int) error {
-			room, place := &rooms[worker], from+row
-			z, err := w.logits(ctx, row, sources[row])
-			if err != nil {
-				return err
-			}
-			for k, by := range s.By {
-				room.scores = append(room.scores[:0], z...)
-				if err := w.see(ctx, room.scores, sources[row], by); err != nil {
-					return err
-				}
-				c.exclude(room.scores, w.inside, sources[row])
-				ranked, list, err := rankAmong(room.scores, c.links[place], min(s.First, c.Count(place)), &room.bins)
-				if err != nil {
-					return fmt.Errorf("source %s: %w", c.g.ID(sources[row]), err)
-				}
-				out[k].Ranking[place], out[k].Lists[place] = ranked, list
-			}
-			return nil
-		})
+	if err := w.each(ctx, c.sources, s, func(place, k int, room *scorerRoom) error {
+		c.exclude(room.scores, inside, c.sources[place])
+		ranked, list, err := rankAmong(room.scores, c.links[place], min(s.First, c.Count(place)), &room.bins)
 		if err != nil {
-			return nil, err
+			return fmt.Errorf("source %s: %w", c.g.ID(c.sources[place]), err)
 		}
-		s.Progress.Report(progress.Event{Phase: "ranking candidates", Done: int64(from + len(sources)),
-			Of: int64(len(c.sources))})
+		out[k].Ranking[place], out[k].Lists[place] = ranked, list
+		return nil
+	}); err != nil {
+		return nil, err
 	}
 	return out, nil
+}
+
+// complete fills in what is 0 and refuses what cannot be.
+func (s RankSettings) complete() (RankSettings, error) {
+	if s.By == nil {
+		s.By = []By{ByRelevance}
+	}
+	for _, by := range s.By {
+		if by != ByRelevance && by != BySeen {
+			return s, fmt.Errorf("%w: candidates are ranked by %s or %s, not by %q", ErrUndefined, ByRelevance,
+				BySeen, by)
+		}
+	}
+	s.First, s.Threads = cmp.Or(s.First, 100), kern.Threads(s.Threads)
+	return s, checkCutoff(s.First)
 }
 
 // scorer computes what nodes are ranked by as targets of sources.
@@ -286,7 +284,6 @@ type scorer struct {
 	fields []uint16
 	terms  *model.ExposureTerms // of π̂, if it depends on more than fields; nil if not
 	first  []int32              // of every field, a node of it, if all pairs of two fields share one π̂; nil if not
-	inside []bool               // which nodes are in the sequence of candidates
 	all    []int32              // every node
 }
 
@@ -296,20 +293,21 @@ type scorerRoom struct {
 	bins   bins
 }
 
-func newScorer(c *Candidates, j *fit.Judge, threads int) (*scorer, error) {
-	n := c.g.Len()
-	w := &scorer{j: j, engine: engine.OrCPU(j.Engine, threads), fields: c.g.Fields(),
-		nodes: model.NodesOf(c.g), inside: make([]bool, n), all: make([]int32, n)}
-	for _, i := range c.sequence {
-		w.inside[i] = true
+// newScorer makes one for nodes, of which so many sources are scored at a time.
+func newScorer(nodes model.Nodes, j *fit.Judge, together, threads int) (*scorer, error) {
+	if err := j.Validate(); err != nil {
+		return nil, err
 	}
+	n := nodes.Len()
+	w := &scorer{j: j, engine: engine.OrCPU(j.Engine, threads), fields: nodes.Fields, nodes: nodes,
+		all: make([]int32, n)}
 	for i := range w.all {
 		w.all[i] = int32(i)
 	}
 	if terms, ok := model.TermsOf(j.Propensity, j.PropensityParams); ok && !terms.ByFields() {
 		w.terms = &terms
 	} else if ok {
-		w.first = make([]int32, c.g.FieldCount())
+		w.first = make([]int32, nodes.FieldCount)
 		for i, f := range slices.Backward(w.fields) {
 			w.first[f] = int32(i)
 		}
@@ -320,13 +318,49 @@ func newScorer(c *Candidates, j *fit.Judge, threads int) (*scorer, error) {
 			return nil, err
 		}
 		w.search = engine.TargetSearch{Targets: rows, Fields: w.fields, Blocks: true,
-			Scores: make([]float32, min(rankedTogether, len(c.sources))*n)}
-		for range min(rankedTogether, len(c.sources)) {
+			Scores: make([]float32, together*n)}
+		for range together {
 			w.search.Queries = append(w.search.Queries, engine.SearchQuery{
-				Vector: make([]float32, rows.Dim()), Offsets: make([]float32, c.g.FieldCount())})
+				Vector: make([]float32, rows.Dim()), Offsets: make([]float32, nodes.FieldCount)})
 		}
 	}
 	return w, nil
+}
+
+// each scores all nodes as targets of every source and hands what they are ranked by to a function, in its room, by the
+// place of the source and the place in s.By. Calls for different sources may come at once.
+func (w *scorer) each(ctx context.Context, sources []int32, s RankSettings,
+	visit func(place, by int, room *scorerRoom) error) error {
+	rooms := make([]scorerRoom, s.Threads)
+	for from := 0; from < len(sources); from += rankedTogether {
+		some := sources[from:min(from+rankedTogether, len(sources))]
+		if err := w.multiply(ctx, some); err != nil {
+			return err
+		}
+		err := kern.ChunksErr(ctx, len(some), 1, s.Threads, func(worker, row, _, _ int) error {
+			room := &rooms[worker]
+			z, err := w.logits(ctx, row, some[row])
+			if err != nil {
+				return err
+			}
+			for k, by := range s.By {
+				room.scores = append(room.scores[:0], z...)
+				if err := w.see(ctx, room.scores, some[row], by); err != nil {
+					return err
+				}
+				if err := visit(from+row, k, room); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		s.Progress.Report(progress.Event{Phase: "ranking candidates", Done: int64(from + len(some)),
+			Of: int64(len(sources))})
+	}
+	return nil
 }
 
 // multiply has the engine score all nodes as targets of some sources, if that takes inner products alone.
@@ -404,26 +438,43 @@ type bins struct {
 const binCount = 1024
 
 type mark struct {
-	score  float32
-	target int32
-	place  int // in linked
+	LinkScore
+	place int // in linked
 }
 
-// rankAmong is [RankScores] for float32 scores with a list of the first k. Scores between those of the worst
-// and the best link fall into bins; only in bins that hold a link's score is more compared than that.
+// rankAmong is [RankScores] for float32 scores with a list of the first k.
 func rankAmong(scores []float32, linked []int32, k int, b *bins) (Ranked, []int32, error) {
-	low, scale, err := b.mark(scores, linked)
+	links := make([]LinkScore, len(linked))
+	for place, target := range linked {
+		links[place] = LinkScore{target, scores[target]}
+	}
+	ranks, err := b.count(scores, nil, links, k)
 	if err != nil {
 		return Ranked{}, nil, err
+	}
+	list := make([]int32, len(b.list))
+	for p, hit := range b.list {
+		list[p] = hit.Row
+	}
+	return Ranked{slices.Clone(linked), ranks}, list, nil
+}
+
+// count counts, for every link, the scores that are not behind it, its own included, and leaves the first k in b.list,
+// best first. The numbers of the targets ascend; nil: they are their places. Scores between those of the worst and the
+// best link fall into bins; only in bins that hold a link's score is more compared than that.
+func (b *bins) count(scores []float32, numbers []int32, links []LinkScore, k int) ([]int, error) {
+	low, scale, err := b.mark(links)
+	if err != nil {
+		return nil, err
 	}
 	// pushed[m] counts the scores that are better than m marks exactly
 	b.pushed = append(b.pushed[:0], make([]int, len(b.marks)+1)...)
 	b.list = b.list[:0]
 	least := float32(math.Inf(-1)) // to exceed for a place in the list
 	below, above := 0, 0
-	for target, score := range scores {
+	for at, score := range scores {
 		if score > least {
-			if b.list.Offer(kern.RowScore{Row: int32(target), Score: score}, k); len(b.list) == k {
+			if b.list.Offer(kern.RowScore{Row: int32(at), Score: score}, k); len(b.list) == k {
 				least = b.list[0].Score
 			}
 		}
@@ -442,15 +493,19 @@ func rankAmong(scores []float32, linked []int32, k int, b *bins) (Ranked, []int3
 				b.counts[bin]++
 				continue
 			}
+			target := int32(at)
+			if numbers != nil {
+				target = numbers[at]
+			}
 			for from < to {
-				if m := &b.marks[from]; m.score > score || m.score == score && int(m.target) < target {
+				if m := &b.marks[from]; m.Score > score || m.Score == score && m.Target < target {
 					break
 				}
 				from++
 			}
 			b.pushed[from]++
 		default:
-			return Ranked{}, nil, fmt.Errorf("%w: the score of target %d", ErrNaN, target)
+			return nil, fmt.Errorf("%w: the score of target %d", ErrNaN, at)
 		}
 	}
 	b.pushed[0] += below
@@ -458,35 +513,30 @@ func rankAmong(scores []float32, linked []int32, k int, b *bins) (Ranked, []int3
 	for bin, count := range b.counts {
 		b.pushed[b.first[bin]] += int(count)
 	}
-	r := Ranked{slices.Clone(linked), make([]int, len(linked))}
-	rank := 0
+	ranks, rank := make([]int, len(links)), 0
 	for m := len(b.marks) - 1; m >= 0; m-- {
 		rank += b.pushed[m+1]
-		r.ranks[b.marks[m].place] = rank
+		ranks[b.marks[m].place] = rank
 	}
 	b.list.Sort()
-	list := make([]int32, len(b.list))
-	for p, hit := range b.list {
-		list[p] = hit.Row
-	}
-	return r, list, nil
+	return ranks, nil
 }
 
 // mark divides the scores from the worst to the best link into bins, of width 1/scale from low on.
-func (b *bins) mark(scores []float32, linked []int32) (low, scale float32, err error) {
+func (b *bins) mark(links []LinkScore) (low, scale float32, err error) {
 	b.marks = b.marks[:0]
-	for place, target := range linked {
-		b.marks = append(b.marks, mark{scores[target], target, place})
+	for place, link := range links {
+		b.marks = append(b.marks, mark{link, place})
 	}
 	// worst first: the lower score, and of equal ones the higher number
 	slices.SortFunc(b.marks, func(x, y mark) int {
-		return cmp.Or(cmp.Compare(x.score, y.score), cmp.Compare(y.target, x.target))
+		return cmp.Or(cmp.Compare(x.Score, y.Score), cmp.Compare(y.Target, x.Target))
 	})
-	low = b.marks[0].score
-	high := b.marks[len(b.marks)-1].score
+	low = b.marks[0].Score
+	high := b.marks[len(b.marks)-1].Score
 	if math.IsNaN(float64(low)) || math.IsInf(float64(low), 0) || math.IsInf(float64(high), 0) {
 		return 0, 0, fmt.Errorf("%w: the score of target %d is %v; were the parameters or vectors too large?",
-			ErrNaN, b.marks[0].target, low)
+			ErrNaN, b.marks[0].Target, low)
 	}
 	if d := (binCount - 1) / (high - low); high > low && !math.IsInf(float64(d), 0) {
 		scale = d
@@ -495,7 +545,7 @@ func (b *bins) mark(scores []float32, linked []int32) (low, scale float32, err e
 	clear(b.counts[:])
 	at := 0
 	for bin := range b.first {
-		for at < len(b.marks) && int((b.marks[at].score-low)*scale) < bin {
+		for at < len(b.marks) && int((b.marks[at].Score-low)*scale) < bin {
 			at++
 		}
 		b.first[bin] = int32(at)

@@ -255,20 +255,36 @@ func (e *Evaluation) rank(ctx context.Context, g *graph.Graph, models []model.Mo
 	for place, i := range s.Candidates.Sources() {
 		own[place] = g.Field(i)
 	}
-	for at, m := range models {
+	var all [][]Standing
+	for _, m := range models {
 		judge, err := fit.JudgeOf(m)
 		if err != nil {
 			return err
 		}
 		judge.Engine = s.Engine
-		standings, err := s.Candidates.Rank(ctx, judge, RankSettings{By: []By{ByRelevance, BySeen}, First: k,
+		standings, err := s.Candidates.Rank(ctx, judge, RankSettings{By: RankedBy(), First: k,
 			Threads: s.Panel.Threads})
 		if err != nil {
 			return err
 		}
+		all = append(all, standings)
+	}
+	return e.SetRanks(all, g.Fields(), own, k)
+}
+
+// RankedBy is what an evaluation ranks candidates by.
+func RankedBy() []By { return []By{ByRelevance, BySeen} }
+
+// SetRanks sums up how candidates came out, first by the evaluation's own model and then by the others: fields are
+// those of targets, own those of the sources.
+func (e *Evaluation) SetRanks(models [][]Standing, fields, own []uint16, k int) error {
+	if len(models) != 1+len(e.Others) {
+		return fmt.Errorf("%w: standings of %d models, and %d were evaluated", ErrLength, len(models), 1+len(e.Others))
+	}
+	for at, standings := range models {
 		var all []Ranks
 		for _, standing := range standings {
-			r, err := ranksOf(standing, g.Fields(), own, k)
+			r, err := ranksOf(standing, fields, own, k)
 			if err != nil {
 				return err
 			}

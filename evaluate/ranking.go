@@ -88,6 +88,14 @@ func RankList(list, linked []int32) (Ranked, error) {
 	return r, nil
 }
 
+// RankedAt returns linked targets with the ranks that were counted elsewhere, by [CandidateBlock.Count].
+func RankedAt(linked []int32, ranks []int) (Ranked, error) {
+	if len(linked) != len(ranks) {
+		return Ranked{}, fmt.Errorf("%w: %d linked targets and %d ranks", ErrLength, len(linked), len(ranks))
+	}
+	return Ranked{slices.Clone(linked), slices.Clone(ranks)}, checkDistinct("linked", linked)
+}
+
 func checkDistinct(name string, targets []int32) error {
 	seen := make(map[int32]int, len(targets))
 	for i, target := range targets {

@@ -59,8 +59,8 @@ const (
 	RandomLinks SplitKind = "random-links" // by share of the links, drawn by the seed
 )
 
-// ofLinks reports whether links are split, and not nodes.
-func (k SplitKind) ofLinks() bool { return k == LastLinks || k == LinksByDate || k == RandomLinks }
+// OfLinks reports whether links are split, and not nodes.
+func (k SplitKind) OfLinks() bool { return k == LastLinks || k == LinksByDate || k == RandomLinks }
 
 // Day is a date, which JSON writes as 2021-01-31.
 type Day struct{ time.Time }
@@ -170,8 +170,11 @@ func (p Plan) split(g *graph.Graph) (split *graph.Split, before *graph.Order, er
 	if err != nil {
 		return nil, nil, fmt.Errorf("%w: %w", ErrSetting, err)
 	}
-	if !p.Later && p.Split != AtRandom && !p.Split.ofLinks() {
+	if p.Ordered() {
 		before = order
 	}
 	return split, before, nil
 }
+
+// Ordered reports whether every target must come before its source.
+func (p Plan) Ordered() bool { return !p.Later && p.Split != AtRandom && !p.Split.OfLinks() }

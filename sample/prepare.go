@@ -247,7 +247,7 @@ func (p Plan) entries(in *Prepared, g *graph.Graph, subset graph.Subset, log *Ex
 		switch {
 		case i == j, !g.IsSource(i), !g.IsTarget(j), in.Order != nil && !in.Order.Precedes(j, i):
 			return false
-		case p.Split.ofLinks():
+		case p.Split.OfLinks():
 			return p.loggedIn(in, i, j) == subset
 		case in.Split != nil:
 			return in.Split.Subset(i) == subset && in.Split.Subset(j) <= subset

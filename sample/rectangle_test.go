@@ -92,7 +92,7 @@ func TestPrepareRectangle(t *testing.T) {
 		if out.Links.Unused != 0 || len(where) != g.LinkCount() {
 			t.Errorf("%s: %d links of %d, %d unused", plan.Split, len(where), g.LinkCount(), out.Links.Unused)
 		}
-		if plan.Split.ofLinks() && out.Problem.Train.Universe != g.PairCount() {
+		if plan.Split.OfLinks() && out.Problem.Train.Universe != g.PairCount() {
 			t.Errorf("%s: held-out pairs are not learned from as unlinked: %d of %d pairs", plan.Split,
 				out.Problem.Train.Universe, g.PairCount())
 		}

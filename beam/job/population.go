@@ -63,11 +63,12 @@ func (p *population) Checksum() string { return p.Manifest.Checksum() }
 
 // piecePlan is what the workers of such a job share.
 type piecePlan struct {
-	Kind     string         `json:"kind"` // survey, draw, surprising, tally or links
+	Kind     string         `json:"kind"` // survey, draw, surprising, tally, links, sources, marks or standings
 	Choice   fit.PairChoice `json:"choice"`
 	Surprise *fit.Surprise  `json:"surprise,omitempty"`
 	Floor    float64        `json:"floor,omitempty"`
 	Nodes    []byte         `json:"nodes,omitempty"` // numbers, as int32
+	Ranks    *rankPlan      `json:"ranks,omitempty"`
 }
 
 // pieces runs a job over the shards and hands what each left to a function, in their order.
@@ -75,11 +76,17 @@ func (p *population) pieces(ctx context.Context, s *plan, take func(content []by
 	if len(p.shards) == 0 {
 		return fmt.Errorf("%w: the shards of %s hold no training pairs", fit.ErrData, p.Shards.Root)
 	}
-	work := shards.Location{Root: p.Work.Path(unique(s.Piece.Kind))}
+	p.evaluations++
+	return p.Cluster.pieces(ctx, s, tasksOf(p.shards), take)
+}
+
+// pieces runs a job and hands what each task left to a function, in their order.
+func (e *Cluster) pieces(ctx context.Context, s *plan, tasks []task, take func(content []byte) error) error {
+	work := shards.Location{Root: e.Work.Path(unique(s.Piece.Kind))}
 	defer work.Discard(context.WithoutCancel(ctx))
 	s.Result = work.Absolute().Root
 	pipeline, scope := beam.NewPipelineWithRoot()
-	dealt, err := deal(scope, tasksOf(p.shards))
+	dealt, err := deal(scope, tasks)
 	do := &pieceFn{}
 	if err == nil {
 		err = do.carry(s)
@@ -89,13 +96,12 @@ func (p *population) pieces(ctx context.Context, s *plan, take func(content []by
 	}
 	beam.ParDo0(scope.Scope(s.Piece.Kind), do, dealt)
 	left := outcome{where: work, wanted: s.wanted()}
-	for k := range p.shards {
+	for k := range tasks {
 		left.names = append(left.names, pieceName(k))
 	}
-	if err := p.Runner.runFor(ctx, s.Piece.Kind, pipeline, left); err != nil {
+	if err := e.Runner.runFor(ctx, s.Piece.Kind, pipeline, left); err != nil {
 		return err
 	}
-	p.evaluations++
 	for _, name := range left.names {
 		content, err := work.ReadAll(ctx, name)
 		if err == nil {
@@ -332,7 +338,14 @@ func (f *pieceFn) ProcessElement(ctx context.Context, element []byte) error {
 }
 
 func (p *plan) piece(ctx context.Context, t *task) (any, error) {
-	if p.Piece.Kind == "links" {
+	switch p.Piece.Kind {
+	case "sources":
+		return p.heldLinks(ctx, t)
+	case "marks":
+		return p.linkScores(ctx, t)
+	case "standings":
+		return p.standings(ctx, t)
+	case "links":
 		pairs, exposure, err := p.shards().Pairs(ctx, *t.Shard, p.Threads)
 		if err != nil {
 			return nil, err

@@ -16,9 +16,9 @@ import (
 	"unseen/sample"
 )
 
-// People and items on shards: sums are over their pairs, and people are given items, as on one machine.
-func TestTwoSidesAreThoseOfOneMachine(t *testing.T) {
-	ctx := context.Background()
+// newSides is a setup whose nodes are people, items, and some of both, with links held out at random.
+func newSides(t testing.TB) setup {
+	t.Helper()
 	plain := newSetup(t, 300, 8).Graph
 	var b graph.Builder
 	for i := range int32(plain.Len()) {
@@ -33,8 +33,15 @@ func TestTwoSidesAreThoseOfOneMachine(t *testing.T) {
 	}
 	g, _, err := b.Build()
 	g = must(must(g, err)(t).WithVectors(plain.Vectors()))(t)
-	s := setup{must(sample.Prepare(ctx, g, sample.Options{Origin: sample.Origin{Plan: sample.Plan{
+	return setup{must(sample.Prepare(t.Context(), g, sample.Options{Origin: sample.Origin{Plan: sample.Plan{
 		Split: sample.RandomLinks, PerLink: 2}}}))(t)}
+}
+
+// People and items on shards: sums are over their pairs, and people are given items, as on one machine.
+func TestTwoSidesAreThoseOfOneMachine(t *testing.T) {
+	ctx := context.Background()
+	s := newSides(t)
+	g := s.Graph
 	settings := settingsFor("mle")
 	factors := must(fit.Fit(ctx, s.Problem, settings))(t).Judge() // the default of people and items
 	settings.Link = "diagonal"

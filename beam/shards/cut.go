@@ -35,7 +35,7 @@ func Cut(ctx context.Context, to Location, prepared *sample.Prepared, s CutSetti
 	}
 	if s.Nodes < 1 || s.Nodes > MostInBlock || s.Pairs < 1 {
 		return nil, fmt.Errorf("%w: blocks of %d nodes, shards of %d pairs; give positive numbers, at most %d nodes",
-			ErrContent, s.Nodes, s.Pairs, MostInBlock)
+			ErrSetting, s.Nodes, s.Pairs, MostInBlock)
 	}
 	if to.Exists(ctx, ManifestFile) {
 		return nil, fmt.Errorf("%w: %s holds shards already; give another place, or remove them", ErrContent, to.Root)
@@ -53,6 +53,9 @@ func Cut(ctx context.Context, to Location, prepared *sample.Prepared, s CutSetti
 		return nil, err
 	}
 	table := NodeTable{Popularity: popularityOf(p), Age: p.Nodes.Age}
+	if prepared.Order != nil {
+		table.Order = prepared.Order.Rank
+	}
 	for first := 0; first < g.Len(); first += s.Nodes {
 		b := NodeBlock{First: first, Nodes: min(s.Nodes, g.Len()-first)}
 		if err := b.write(ctx, work, g, table, len(m.Blocks)); err != nil {
@@ -111,6 +114,9 @@ func describe(prepared *sample.Prepared) (*Manifest, error) {
 	if p.Nodes.Age != nil {
 		m.Columns = append(m.Columns, AgeColumn)
 	}
+	if prepared.Order != nil {
+		m.Columns = append(m.Columns, OrderColumn)
+	}
 	if p.Origin != nil {
 		m.Data = *p.Origin
 	}
@@ -142,6 +148,9 @@ func (b *NodeBlock) write(ctx context.Context, work Location, g *graph.Graph, al
 	}
 	if all.Age != nil {
 		t.Age = all.Age[b.First:end]
+	}
+	if all.Order != nil {
+		t.Order = all.Order[b.First:end]
 	}
 	vectors, err := g.Vectors().Part(b.First, end)
 	if err != nil {

@@ -7,9 +7,12 @@ import (
 	"math"
 	"math/rand/v2"
 	"strconv"
+	"sync"
+	"time"
 
 	"unseen/graph"
 	"unseen/internal/kern"
+	"unseen/progress"
 	"unseen/sample"
 )
 
@@ -24,7 +27,11 @@ type GenerateSettings struct {
 	ShardSize int // pairs in a shard, at most; 0 means 1,048,576
 	Seed      uint64
 	Threads   int // 0 means all
+	Progress  progress.Func
 }
+
+// mostShards bounds a manifest, which the driver holds and every worker reads.
+const mostShards = 1 << 20
 
 // Generate writes shards of a graph that is drawn at random, to measure with: vectors of independent normal numbers,
 // and pairs whose ends have nothing to do with them, spread evenly over all sources. It never holds more than one
@@ -43,12 +50,12 @@ func Generate(ctx context.Context, to Location, s GenerateSettings) (m *Manifest
 		}
 	}()
 	m = s.manifest()
-	if err = kern.ChunksErr(ctx, len(m.Blocks), 1, s.Threads, func(_, b, _, _ int) error {
+	if err = s.files(ctx, "writing blocks of nodes", len(m.Blocks), func(b int) error {
 		return s.block(ctx, work, &m.Blocks[b], b)
 	}); err != nil {
 		return nil, err
 	}
-	if err = kern.ChunksErr(ctx, len(m.Train), 1, s.Threads, func(_, k, _, _ int) error {
+	if err = s.files(ctx, "writing shards of pairs", len(m.Train), func(k int) error {
 		return s.shard(ctx, work, m, k)
 	}); err != nil {
 		return nil, err
@@ -57,6 +64,23 @@ func Generate(ctx context.Context, to Location, s GenerateSettings) (m *Manifest
 		m.Links += int64(shard.Pairs)
 	}
 	return m, m.Publish(ctx, work, to)
+}
+
+// files writes files of about the same size, and reports how many there are and how long the others will take.
+func (s GenerateSettings) files(ctx context.Context, phase string, count int, write func(k int) error) error {
+	var mutex sync.Mutex
+	done, start := 0, time.Now()
+	return kern.ChunksErr(ctx, count, 1, s.Threads, func(_, k, _, _ int) error {
+		if err := write(k); err != nil {
+			return err
+		}
+		mutex.Lock()
+		defer mutex.Unlock()
+		done++
+		s.Progress.Report(progress.Event{Phase: phase, Done: int64(done), Of: int64(count),
+			Remaining: time.Since(start) * time.Duration(count-done) / time.Duration(done)})
+		return nil
+	})
 }
 
 // complete fills in what is 0 and refuses what cannot be.
@@ -72,15 +96,24 @@ func (s GenerateSettings) complete() (GenerateSettings, error) {
 	switch {
 	case s.Nodes < 2 || s.Nodes > math.MaxInt32 || s.Dimension < 1 || s.Dimension > mostDim:
 		return s, fmt.Errorf("%w: %d nodes with vectors of dimension %d; give 2 to %d nodes and dimensions of 1 to %d",
-			ErrContent, s.Nodes, s.Dimension, math.MaxInt32, mostDim)
+			ErrSetting, s.Nodes, s.Dimension, math.MaxInt32, mostDim)
 	case s.Pairs < 1 || s.PerLink < 0 || s.ShardSize < 1:
 		return s, fmt.Errorf("%w: %d pairs, %d unlinked ones per link, %d in a shard; give positive numbers",
-			ErrContent, s.Pairs, s.PerLink, s.ShardSize)
+			ErrSetting, s.Pairs, s.PerLink, s.ShardSize)
 	case s.Fields < 1 || s.Fields >= math.MaxUint16:
-		return s, fmt.Errorf("%w: %d fields; give 1 to %d", ErrContent, s.Fields, math.MaxUint16-1)
+		return s, fmt.Errorf("%w: %d fields; give 1 to %d", ErrSetting, s.Fields, math.MaxUint16-1)
 	case s.Blocks < 1 || s.Blocks > s.Nodes/2 || (s.Nodes+s.Blocks-1)/s.Blocks > MostInBlock:
-		return s, fmt.Errorf("%w: %d blocks of %d nodes; a block has 2 to %d", ErrContent, s.Blocks, s.Nodes,
+		return s, fmt.Errorf("%w: %d blocks of %d nodes; a block has 2 to %d", ErrSetting, s.Blocks, s.Nodes,
 			MostInBlock)
+	}
+	if most := max(int64(s.Blocks)*int64(s.Blocks), s.Pairs/int64(s.ShardSize)); most > mostShards {
+		return s, fmt.Errorf("%w: %d pairs of %d blocks, at most %d in a shard, make %d shards or more, and %d are "+
+			"the most; put more pairs into a shard, or make fewer pairs or blocks", ErrSetting, s.Pairs, s.Blocks,
+			s.ShardSize, most, mostShards)
+	}
+	if all := int64(s.Nodes) * int64(s.Nodes-1); s.Pairs > all {
+		return s, fmt.Errorf("%w: %d pairs of %d nodes, which have %d; make fewer pairs, or more nodes", ErrSetting,
+			s.Pairs, s.Nodes, all)
 	}
 	return s, nil
 }

@@ -3,14 +3,17 @@ package shards
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"testing"
 
 	"unseen/fit"
 	"unseen/model"
+	"unseen/progress"
 )
 
 // TestGenerate checks that generated shards hold what was asked for, that the manifest's means are those of the pairs,
@@ -77,7 +80,13 @@ func TestGenerateRefuses(t *testing.T) {
 	ctx := context.Background()
 	fine := GenerateSettings{Nodes: 20, Pairs: 50, PerLink: 4, Dimension: 2, Fields: 1, Seed: 1}
 	location := Location{filepath.Join(t.TempDir(), "shards")}
+	var told []string
+	fine.Progress = func(e progress.Event) { told = append(told, fmt.Sprint(e.Phase, e.Done, e.Of, e.Remaining >= 0)) }
 	must(Generate(ctx, location, fine))(t)
+	if want := []string{"writing blocks of nodes1 1 true", "writing shards of pairs1 1 true"}; !slices.Equal(told,
+		want) {
+		t.Errorf("told %q", told)
+	}
 	if _, err := Generate(ctx, location, fine); !errors.Is(err, ErrContent) {
 		t.Errorf("over other shards: %v", err)
 	}
@@ -89,10 +98,12 @@ func TestGenerateRefuses(t *testing.T) {
 		"many blocks": func(s *GenerateSettings) { s.Blocks = 11 },
 		"negatives":   func(s *GenerateSettings) { s.PerLink = -1 },
 		"shard":       func(s *GenerateSettings) { s.ShardSize = -1 },
+		"many pairs":  func(s *GenerateSettings) { s.Pairs = 20*19 + 1 },
+		"many shards": func(s *GenerateSettings) { s.Nodes, s.Pairs, s.ShardSize = 1<<20, 1<<40, 1 },
 	} {
 		s, folder := fine, t.TempDir()
 		change(&s)
-		if _, err := Generate(ctx, Location{filepath.Join(folder, "shards")}, s); !errors.Is(err, ErrContent) {
+		if _, err := Generate(ctx, Location{filepath.Join(folder, "shards")}, s); !errors.Is(err, ErrSetting) {
 			t.Errorf("%s: %v", name, err)
 		}
 		if left := must(os.ReadDir(folder))(t); len(left) > 0 {

@@ -26,6 +26,7 @@ var (
 	ErrVersion = errors.New("shards: another version")
 	ErrOther   = errors.New("shards: of other data")
 	ErrContent = errors.New("shards: cannot be stored")
+	ErrSetting = errors.New("shards: cannot be made")
 )
 
 // The format that this program writes.
@@ -78,17 +79,19 @@ type Manifest struct {
 	Extent     fit.Extent    `json:"extent"`          // of the training pairs
 	Data       sample.Origin `json:"data"`            // which data they are and how they were drawn
 	Roles      []RoleRun     `json:"roles,omitempty"` // nil: every node is source and target
-	// Columns are what the tables of nodes have besides ids and fields: PopularityColumn, AgeColumn.
+	// Columns are what the tables of nodes have besides ids and fields: PopularityColumn, AgeColumn, OrderColumn.
 	Columns []string `json:"columns,omitempty"`
 	Echo    float64  `json:"echo,omitempty"` // of sample.Problem
 	// Rates says that some pairs are known by clicks, the rates of which were learned.
 	Rates bool `json:"rates,omitempty"`
 }
 
-// What the tables of nodes may have; see model.Nodes.
+// What the tables of nodes may have; see model.Nodes. The order is the rank of a node in that of the graph, where
+// targets come before their sources.
 const (
 	PopularityColumn = "popularity"
 	AgeColumn        = "age"
+	OrderColumn      = "order"
 )
 
 // RoleRun is nodes in a row that have one role, up to the next run.

@@ -37,6 +37,7 @@ type nodeRow struct {
 	Field      int32   `parquet:"field,dict"`
 	Popularity float32 `parquet:"popularity"`
 	Age        float32 `parquet:"age"`
+	Order      int32   `parquet:"order"`
 }
 
 // WritePairs writes pairs as Parquet; exposure may be nil.
@@ -64,6 +65,7 @@ type NodeTable struct {
 	Fields     []uint16
 	Popularity []float32 // as model.Nodes has it; nil where it is not known
 	Age        []float32
+	Order      []int32 // nil where targets may be newer than their sources
 }
 
 // WriteNodes writes nodes as Parquet.
@@ -77,6 +79,9 @@ func WriteNodes(w io.Writer, t NodeTable) error {
 		}
 		if t.Age != nil {
 			r.Age = t.Age[k]
+		}
+		if t.Order != nil {
+			r.Order = t.Order[k]
 		}
 		if rows = append(rows, r); len(rows) == cap(rows) || k == len(t.IDs)-1 {
 			if _, err := out.Write(rows); err != nil {
@@ -166,7 +171,12 @@ func (s Location) Table(ctx context.Context, l *NodeLayout, b NodeBlock) (out No
 			return out, t.broken("has a column %s of %d nodes and should have %d", name, len(*to), b.Nodes)
 		}
 	}
-	return out, nil
+	if slices.Contains(l.Columns, OrderColumn) {
+		if out.Order, err = column(t, OrderColumn, int32s); err == nil && len(out.Order) != b.Nodes {
+			err = t.broken("has a column %s of %d nodes and should have %d", OrderColumn, len(out.Order), b.Nodes)
+		}
+	}
+	return out, err
 }
 
 // IDs reads the ids of a block's nodes.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -9,10 +10,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"unseen/beam/job"
+	"unseen/beam/shards"
 	"unseen/engine"
 	"unseen/evaluate"
 	"unseen/fit"
 	"unseen/graph"
+	"unseen/model"
+	"unseen/recommend"
 	"unseen/risk"
 )
 
@@ -23,6 +27,8 @@ type evaluateFlags struct {
 	exact   bool
 	pairs   int
 	draws   int
+	rank    int
+	sources int
 	seed    uint64
 	floor   float64
 }
@@ -61,6 +67,11 @@ sums over the shards. Their intervals are by a bootstrap over sources with
 Poisson weights (--draws), the same whatever the shards and the workers. They
 take π̂ and ŷ for known, so that they are narrower than those above.
 
+Held-out links of --sources nodes are ranked among everything that these could
+have linked to, by ŷ and by π̂ŷ: recall among the first --rank, of links between
+two fields too, and the mean reciprocal rank. Nodes, ranks and intervals are
+those of unseen evaluate; the blocks of targets are gone through once.
+
 With --exact the means over all ordered pairs of the graph too, block by block:
 nodes² products.`,
 		Example: `  unseen-beam evaluate model.safetensors shards --against naive.safetensors`,
@@ -81,7 +92,9 @@ nodes² products.`,
 	flags.StringArrayVar(&f.against, "against", nil, "judge this `model` on the same pairs; repeatable")
 	flags.IntVar(&f.pairs, "pairs", 1<<20, "held-out pairs to draw for intervals, about")
 	flags.IntVar(&f.draws, "draws", 200, "of the bootstrap over all held-out pairs")
-	flags.Uint64Var(&f.seed, "seed", 1, "of the bootstrap")
+	flags.IntVar(&f.rank, "rank", 100, "recall among the first `K`; 0 skips it")
+	flags.IntVar(&f.sources, "sources", 500, "held-out nodes to sample for ranking")
+	flags.Uint64Var(&f.seed, "seed", 1, "of the bootstrap and of the sample")
 	flags.Float64Var(&f.floor, "floor", .01, "lower limit of π̂ in R_w and R_PU")
 	flags.BoolVar(&f.exact, "exact", false, "over all ordered pairs too")
 	f.add(cmd)
@@ -89,14 +102,17 @@ nodes² products.`,
 }
 
 func (f *evaluateFlags) run(ctx context.Context, cmd *cobra.Command, path, root string) (*evaluation, error) {
-	if f.pairs < 1 {
+	switch {
+	case f.pairs < 1:
 		return nil, fmt.Errorf("--pairs is %d; give a positive number", f.pairs)
-	}
-	if f.draws < 2 {
+	case f.draws < 2:
 		return nil, fmt.Errorf("--draws is %d; give at least 2", f.draws)
-	}
-	if !(f.floor >= 0 && f.floor < 1) {
+	case !(f.floor >= 0 && f.floor < 1):
 		return nil, fmt.Errorf("--floor is %v; give a propensity from 0 to below 1", f.floor)
+	case f.rank < 0 || f.rank > recommend.MaxK:
+		return nil, fmt.Errorf("--rank is %d; give from 1 to %d, or 0 to leave ranking out", f.rank, recommend.MaxK)
+	case f.sources < 1 || f.sources > job.MostRanked:
+		return nil, fmt.Errorf("--sources is %d; give from 1 to %d", f.sources, job.MostRanked)
 	}
 	cluster, done, err := f.open(ctx, cmd, root)
 	if err != nil {
@@ -124,6 +140,9 @@ func (f *evaluateFlags) run(ctx context.Context, cmd *cobra.Command, path, root 
 		if out.Evaluation, err = f.judge(ctx, cluster, path); err != nil {
 			return nil, err
 		}
+		if err := f.ranks(ctx, cluster, path, out.Evaluation); err != nil {
+			return nil, err
+		}
 	}
 	if f.exact {
 		all, err := cluster.AllPairs(ctx, nil, judge.Predictor, graph.Universe{}, 0)
@@ -139,14 +158,48 @@ func (f *evaluateFlags) run(ctx context.Context, cmd *cobra.Command, path, root 
 	return out, nil
 }
 
-// risks judges all models by all held-out pairs.
-func (f *evaluateFlags) risks(ctx context.Context, cluster *job.Cluster, path string) (out []modelRisks, err error) {
-	var by []engine.Predictor
+// models opens those that are compared, without nodes.
+func (f *evaluateFlags) models(cluster *job.Cluster, path string) (out []model.Model, err error) {
 	for _, file := range append([]string{path}, f.against...) {
 		m, err := openModel(file, cluster.Manifest)
 		if err != nil {
 			return nil, err
 		}
+		out = append(out, m)
+	}
+	return out, nil
+}
+
+// ranks ranks held-out links by all models. A model that blocks cannot rank by, and shards without what that needs,
+// are a warning.
+func (f *evaluateFlags) ranks(ctx context.Context, cluster *job.Cluster, path string, e *evaluate.Evaluation) error {
+	if f.rank == 0 {
+		return nil
+	}
+	models, err := f.models(cluster, path)
+	if err != nil {
+		return err
+	}
+	found, err := cluster.Standings(ctx, models, job.StandingSettings{First: f.rank, Sources: f.sources, Seed: f.seed})
+	if errors.Is(err, recommend.ErrModel) || errors.Is(err, shards.ErrContent) {
+		e.Warnings = append(e.Warnings, "links are not ranked: "+err.Error())
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return e.SetRanks(found.Models, found.Fields, found.Own, f.rank)
+}
+
+// risks judges all models by all held-out pairs.
+func (f *evaluateFlags) risks(ctx context.Context, cluster *job.Cluster, path string) (out []modelRisks, err error) {
+	models, err := f.models(cluster, path)
+	if err != nil {
+		return nil, err
+	}
+	var by []engine.Predictor
+	for k, file := range append([]string{path}, f.against...) {
+		m := models[k]
 		by = append(by, engine.Predictor{Link: m.Link, LinkParams: m.LinkParams, Propensity: m.Propensity,
 			PropensityParams: m.PropensityParams})
 		out = append(out, modelRisks{Model: filepath.Base(file)})
@@ -212,6 +265,7 @@ func (e *evaluation) print(w io.Writer) error {
 		printRisks(w, o.Model, o.Panel, o.Observed)
 		fmt.Fprintf(w, "  %s\n", v.Decided(k).Summary)
 	}
+	printRanks(w, v)
 	for _, warning := range v.Warnings {
 		fmt.Fprintf(w, "warning: %s\n", warning)
 	}
@@ -235,6 +289,35 @@ func printRisk(w io.Writer, label string, r evaluate.Band, above *evaluate.Band)
 		fmt.Fprintf(w, "  above by %+.3g (%+.3g to %+.3g)", above.Value, above.Lower, above.Upper)
 	}
 	fmt.Fprintln(w)
+}
+
+// printRanks writes where held-out links come out among all candidates, as unseen evaluate does.
+func printRanks(w io.Writer, e *evaluate.Evaluation) {
+	if len(e.Ranks) == 0 {
+		return
+	}
+	share := func(x *float64) string {
+		if x == nil {
+			return "–"
+		}
+		return fmt.Sprintf("%.1f", 100**x)
+	}
+	fmt.Fprintf(w, "\nranked among all candidates, for %d held-out nodes (in %%)\n", e.Ranks[0].Sources)
+	row := func(name string, all []evaluate.Ranks) {
+		for _, r := range all {
+			fmt.Fprintf(w, "  %s by %s: recall@%d %s, of links between fields %s, MRR %s", name, r.By, r.K,
+				share(r.Recall), share(r.CrossRecall), share(r.MRR))
+			if d := r.Against; d != nil {
+				fmt.Fprintf(w, "; recall above the first by %+.1f (%+.1f to %+.1f)", 100*d.Mean, 100*d.Lower,
+					100*d.Upper)
+			}
+			fmt.Fprintln(w)
+		}
+	}
+	row(e.Model, e.Ranks)
+	for _, o := range e.Others {
+		row(o.Model, o.Ranks)
+	}
 }
 
 func printRisks(w io.Writer, name string, p *evaluate.Panel, o evaluate.Observed) {

@@ -3,17 +3,20 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"unseen/beam/shards"
 	"unseen/graph"
+	"unseen/progress"
 )
 
 func newGenerate() *cobra.Command {
 	s := shards.GenerateSettings{PerLink: graph.DefaultPerLink}
 	var output string
-	var asJSON bool
+	var asJSON, quiet bool
 	cmd := &cobra.Command{
 		Use:   "generate -o SHARDS --nodes N --pairs N",
 		Short: "Make shards of a random graph of any size, to measure a cluster with",
@@ -28,6 +31,9 @@ shard per thread. The same seed gives the same bytes.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if output == "" {
 				return errors.New("give the shards a place with -o")
+			}
+			if !quiet {
+				s.Progress = every(5*time.Second, cmd.ErrOrStderr())
 			}
 			m, err := shards.Generate(cmd.Context(), shards.Location{Root: output}, s)
 			if err != nil {
@@ -48,8 +54,20 @@ shard per thread. The same seed gives the same bytes.`,
 	flags.IntVar(&s.ShardSize, "shard", 1<<20, "pairs in a shard, at most")
 	flags.Uint64Var(&s.Seed, "seed", 1, "of all random numbers")
 	flags.IntVar(&s.Threads, "threads", 0, "files at a time (default: one per core)")
+	flags.BoolVar(&quiet, "quiet", false, "no progress on stderr")
 	flags.BoolVar(&asJSON, "json", false, "one JSON document on stdout")
 	return cmd
+}
+
+// every prints how far work has come, a line after every so long, and says nothing of what ends before.
+func every(pause time.Duration, w io.Writer) progress.Func {
+	last := time.Now()
+	return func(e progress.Event) {
+		if now := time.Now(); now.Sub(last) >= pause {
+			last = now
+			fmt.Fprintln(w, e)
+		}
+	}
 }
 
 // printShards says what shards there are.

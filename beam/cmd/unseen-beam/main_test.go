@@ -67,6 +67,10 @@ func (judged *evaluation) check(t *testing.T) {
 		}
 	}
 	other := judged.Evaluation.Others[0]
+	if r := judged.Evaluation.Ranks; len(r) != 2 || len(other.Ranks) != 2 || r[0].Sources < 2 || r[0].MRR == nil ||
+		!(*r[0].MRR > 0 && *r[0].MRR <= 1) || other.Ranks[0].Against == nil {
+		t.Errorf("ranks %+v and %+v", r, other.Ranks)
+	}
 	for i, r := range judged.Evaluation.Panel.Risks {
 		if d := other.Panel.Risks[i].Against; !(r.Risk.Lower < r.Risk.Upper) || d == nil || !(d.Lower < d.Upper) {
 			t.Errorf("%s is %+v, the difference %+v", r.Scheme, r.Risk, d)
@@ -119,7 +123,9 @@ func TestFromDatasetToLists(t *testing.T) {
 	}
 	judged.check(t)
 	if out, err := run(t, "evaluate", at("model.safetensors"), at("shards"), "--pairs", "300", "--against",
-		at("ap.safetensors")); err != nil || !strings.Contains(out, "above by") || !strings.Contains(out, "AUC") {
+		at("ap.safetensors"), "--rank", "5", "--sources", "9"); err != nil || !strings.Contains(out, "above by") ||
+		!strings.Contains(out, "AUC") || !strings.Contains(out, "for 9 held-out nodes") ||
+		!strings.Contains(out, "recall@5") {
 		t.Errorf("evaluate: %q, %v", out, err)
 	}
 	if out, err := run(t, "recommend", at("model.safetensors"), at("shards"), "-o", at("lists"), "-k",
@@ -156,6 +162,8 @@ func TestWrongCommandLines(t *testing.T) {
 		{[]string{"evaluate", "nowhere", "nowhere", "--pairs", "0"}, "--pairs"},
 		{[]string{"evaluate", "nowhere", "nowhere", "--draws", "1"}, "--draws"},
 		{[]string{"evaluate", "nowhere", "nowhere", "--floor", "1"}, "--floor"},
+		{[]string{"evaluate", "nowhere", "nowhere", "--rank", "-1"}, "--rank"},
+		{[]string{"evaluate", "nowhere", "nowhere", "--sources", "0"}, "--sources"},
 		{[]string{"import", "nowhere", "-o", filepath.Join(t.TempDir(), "s")}, "nowhere"},
 		{[]string{"import", "--from", "paper", "x", "-o", "y"}, "dataset, openalex or interactions"},
 		{[]string{"import", "--from", "openalex", "x", "-o", "y"}, "encoder.safetensors"},
