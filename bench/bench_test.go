@@ -111,6 +111,9 @@ func TestGrownComparisons(t *testing.T) {
 	for _, c := range grown {
 		names = append(names, c.name)
 	}
+	if asksPeers(names) || !asksPeers(append([]string{graphs[0].name}, names...)) || !asksPeers(nil) {
+		t.Error("peers are asked where none is compared with, or not where one is")
+	}
 	var out strings.Builder
 	dir := t.TempDir()
 	b := &bench{reps: 1, scale: .05, rows: 3000, dir: dir, notes: io.Discard, peers: &peers{why: "not in this test"}}

@@ -108,16 +108,25 @@ func (b *bench) makeGraph() (*madeGraph, error) {
 	return g, nil
 }
 
-// weigh makes queries those of a model: rows weighed by its w.
-func weigh(queries, m *kern.Matrix, path string) error {
+// weightsOf reads the w of a diagonal model.
+func weightsOf(path string, dim int) ([]float32, error) {
 	file, err := model.Open(path)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	w, ok := file.Tensor("link.w")
 	weights, float := w.Data.([]float32)
-	if !ok || !float || len(weights) != m.Dim() {
-		return fmt.Errorf("%s has no w of %d numbers; fit a diagonal model", path, m.Dim())
+	if !ok || !float || len(weights) != dim {
+		return nil, fmt.Errorf("%s has no w of %d numbers; fit a diagonal model", path, dim)
+	}
+	return weights, nil
+}
+
+// weigh makes queries those of a model: rows weighed by its w.
+func weigh(queries, m *kern.Matrix, path string) error {
+	weights, err := weightsOf(path, m.Dim())
+	if err != nil {
+		return err
 	}
 	for q := range queries.Rows() {
 		row := queries.Row(q)

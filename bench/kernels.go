@@ -198,10 +198,7 @@ func asked(m *kern.Matrix, count int) (*kern.Matrix, error) {
 		return nil, err
 	}
 	rng := rand.New(rand.NewPCG(3, 1))
-	weights := make([]float32, m.Dim())
-	for d := range weights {
-		weights[d] = 1 + float32(rng.NormFloat64())
-	}
+	weights := drawnWeights(m.Dim(), rng)
 	for q := range count {
 		row := queries.Row(q)
 		m.Load(row, rng.IntN(m.Rows()))
@@ -210,6 +207,15 @@ func asked(m *kern.Matrix, count int) (*kern.Matrix, error) {
 		}
 	}
 	return queries, nil
+}
+
+// drawnWeights are those of a model that nobody fitted.
+func drawnWeights(dim int, rng *rand.Rand) []float32 {
+	weights := make([]float32, dim)
+	for d := range weights {
+		weights[d] = 1 + float32(rng.NormFloat64())
+	}
+	return weights
 }
 
 // sameHits returns an error where two searches differ by more than rounding, which may swap equal scores.

@@ -95,8 +95,11 @@ func main() {
 		}
 		return
 	}
-	b := &bench{reps: *reps, scale: 1, peers: startPeers(os.Stderr), dir: *dir, half: *half, notes: os.Stderr,
-		data: *data, model: *model, rows: *rows}
+	b := &bench{reps: *reps, scale: 1, peers: &peers{why: "none of these has a peer"}, dir: *dir, half: *half,
+		notes: os.Stderr, data: *data, model: *model, rows: *rows}
+	if asksPeers(flags.Args()) {
+		b.peers = startPeers(os.Stderr)
+	}
 	defer b.peers.stop()
 	if *profile != "" {
 		file, err := os.Create(*profile)
@@ -114,6 +117,13 @@ func main() {
 		b.peers.stop()
 		os.Exit(1)
 	}
+}
+
+// asksPeers reports whether one of the named comparisons needs the peers; those of size have goals.
+func asksPeers(names []string) bool {
+	return len(names) == 0 || slices.ContainsFunc(slices.Concat(comparisons, graphs), func(c comparison) bool {
+		return slices.Contains(names, c.name)
+	})
 }
 
 // compare runs the named comparisons, or all but those of scale.
