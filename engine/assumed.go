@@ -60,10 +60,13 @@ const (
 	InExposure     TermKind = iota // s gets t·v
 	InLink                         // z gets t·v
 	LinkInExposure                 // s gets t·v·likeness, see Response.likeness: what is relevant is shown more
-	// Dependence makes exposure and relevance of a pair dependent given π and ŷ, by Frank's copula with κ = t: both
-	// come about together more often than π·ŷ where κ > 0.
+	// Dependence makes exposure and relevance of a pair dependent given π and ŷ: two normal variables decide them, whose
+	// correlation is tanh t. Both come about together more often than π·ŷ where t > 0.
 	Dependence
 )
+
+// mostDependent is t of the largest correlation, .9993.
+const mostDependent = 4
 
 // AssumedLikelihood is a LogLikelihood under Assumptions, and what is asked of it to compare them.
 type AssumedLikelihood interface {
@@ -170,31 +173,3 @@ func (r Response) likeness(z, y, rest, slope float64) (value, rise float64) {
 
 // line returns likeness and its slope where it is a line; of cauchit, whose likeness is not, nothing that matters.
 func (r Response) line(z float64) (value, rise float64) { return r.likeness(z, .5, .5, .5) }
-
-// frank is Frank's copula with one κ.
-type frank struct{ kappa, whole float64 } // 1 − e^−κ
-
-func newFrank(kappa float64) frank {
-	kappa = max(-30, min(30, kappa))
-	return frank{kappa, -math.Expm1(-kappa)}
-}
-
-// at returns P(shown and relevant) = C(π, y) and the slopes of log C in log π, log y and κ.
-func (f frank) at(pi, y float64) (c, byPi, byY, byKappa float64) {
-	kappa := f.kappa
-	if math.Abs(kappa) < 1e-3 {
-		// C = πy·(1 + κ/2·uv + κ²/12·uv(1−2π)(1−2y) + …)
-		u, v := 1-pi, 1-y
-		a, b := u*v/2, u*v*(1-2*pi)*(1-2*y)/12
-		ratio := 1 + kappa*(a+kappa*b)
-		return pi * y * ratio, 1 - kappa*pi*v/2/ratio, 1 - kappa*y*u/2/ratio, (a + 2*kappa*b) / ratio
-	}
-	a, b := -math.Expm1(-kappa*pi), -math.Expm1(-kappa*y)
-	ea, eb, ec := 1-a, 1-b, 1-f.whole
-	share := a * b / f.whole
-	c = -math.Log1p(-share) / kappa
-	byInner := 1 / (kappa * (1 - share))
-	move := (pi*ea*b + y*eb*a - share*ec) / f.whole // ∂share/∂κ
-	over := kappa * byInner / (c * f.whole)
-	return c, pi * ea * b * over, y * eb * a * over, (byInner*move - c/kappa) / c
-}

@@ -7,6 +7,7 @@ import (
 	"math"
 
 	"unseen/internal/kern"
+	"unseen/internal/normal"
 	"unseen/risk"
 )
 
@@ -43,7 +44,7 @@ func (s *cpuDesign) Assume(ctx context.Context, o Outcomes, a Assumptions) (Assu
 
 // cpuAssumed is an AssumedLikelihood in memory.
 //
-// Of a pair, θ enters through four directions: its products (x, 1), its cell, z within s, and κ. A pair's slopes and
+// Of a pair, θ enters through four directions: its products (x, 1), its cell, z within s, and t. A pair's slopes and
 // information are found along these, and handed on to the numbers of θ that lie there.
 type cpuAssumed struct {
 	*cpuDesign
@@ -61,14 +62,14 @@ const (
 	alongProducts = iota
 	alongCell
 	alongText
-	alongKappa
+	alongTogether
 	directions
 )
 
 // direction returns the direction in which a term lies.
 func (k TermKind) direction() int {
 	return [...]int{InExposure: alongCell, InLink: alongProducts, LinkInExposure: alongText,
-		Dependence: alongKappa}[k]
+		Dependence: alongTogether}[k]
 }
 
 // size is the number of parameters.
@@ -92,10 +93,10 @@ func (t *AssumedTerm) value(k int) float64 {
 // pairAt is a pair at one θ: where its logit is believed to lie, and how s follows from it.
 type pairAt struct {
 	z, deviation float64
-	spread       *spread // nil if the logit is certain
-	s, bend      float64 // s = s + bend·likeness
-	frank        frank   // of κ; of −κ where one of two events is the complement
-	complement   frank
+	spread       *spread        // nil if the logit is certain
+	s, bend      float64        // s = s + bend·likeness
+	copula       *normal.Copula // of t; of −t where one of two events is the complement
+	complement   *normal.Copula
 	rate         float64
 	seen         risk.Observation
 }
@@ -104,8 +105,9 @@ type pairAt struct {
 func (l *cpuAssumed) pairAt(theta []float64) *pairAt {
 	p := &pairAt{rate: 1}
 	if l.dependence >= 0 {
-		kappa := theta[l.cpuDesign.size()+l.dependence]
-		p.frank, p.complement = newFrank(kappa), newFrank(-kappa)
+		t := theta[l.cpuDesign.size()+l.dependence]
+		correlation := math.Tanh(max(-mostDependent, min(mostDependent, t)))
+		p.copula, p.complement = normal.NewCopula(correlation), normal.NewCopula(-correlation)
 	}
 	return p
 }
@@ -198,7 +200,7 @@ type pairBelief struct {
 	unlinked         float64 // the chance of all else
 }
 
-// event is something that happens with a chance, and the slopes of its logarithm along (z, s, κ).
+// event is something that happens with a chance, and the slopes of its logarithm along (z, s, t).
 type event struct {
 	chance float64
 	slopes [3]float64
@@ -218,20 +220,20 @@ func (l *cpuAssumed) believe(p *pairAt, z float64, b *pairBelief) {
 }
 
 // both returns the chance of an exposure and a relevance together. Where one of them is the
-// complement, Frank's copula is that of −κ, and the sign −1.
+// complement, the copula is that of −t, and the sign −1.
 func (l *cpuAssumed) both(p *pairAt, a, b event, sign float64) event {
 	if l.dependence < 0 {
 		return event{max(a.chance*b.chance, 1e-300), [3]float64{b.slopes[0], a.slopes[1]}}
 	}
-	copula := p.frank
+	copula := p.copula
 	if sign < 0 {
 		copula = p.complement
 	}
-	c, byA, byB, byKappa := copula.at(a.chance, b.chance)
-	return event{max(c, 1e-300), [3]float64{byB * b.slopes[0], byA * a.slopes[1], sign * byKappa}}
+	c, byA, byB, byT := copula.Slopes(a.chance, b.chance)
+	return event{max(c, 1e-300), [3]float64{byB * b.slopes[0], byA * a.slopes[1], sign * byT}}
 }
 
-// along turns slopes along (z, s, κ) into slopes along the four directions.
+// along turns slopes along (z, s, t) into slopes along the four directions.
 func (b *pairBelief) along(g [3]float64) [directions]float64 {
 	return [directions]float64{g[0] + b.pairAt.bend*b.rise*g[1], g[1], g[1] * b.likeness, g[2]}
 }
@@ -342,8 +344,8 @@ func (l *cpuAssumed) information(p *pairAt, m *[directions][directions]float64) 
 
 // simpleNode is a point of the logit of a pair whose exposure is independent of its relevance and
 // not logged, which most are: P, the chance of a link given that the pair is sampled, 1−P, and the
-// slopes of the log odds of P along z, with what s follows of it, s, likeness and κ.
-type simpleNode struct{ linked, unlinked, byZ, byS, byText, byKappa float64 }
+// slopes of the log odds of P along z, with what s follows of it, s, likeness and t.
+type simpleNode struct{ linked, unlinked, byZ, byS, byText, together float64 }
 
 // oddsAt has, at every node of a pair, e^z and (1−π)/π where s follows z along a line. Exponentials are found at the
 // logit itself and once for the two points at equal distance: they are most of what a pair costs.
@@ -415,23 +417,22 @@ func (l *cpuAssumed) simpleBelief(p *pairAt, z, link, hidden float64) (b simpleB
 // simple sets a node, given the odds there.
 func (l *cpuAssumed) simple(n *simpleNode, p *pairAt, z, link, hidden float64) {
 	b := l.simpleBelief(p, z, link, hidden)
-	var c, q, byZ, byS, byKappa float64
-	if p.frank.kappa == 0 {
+	var c, q, byZ, byS, together float64
+	if p.copula == nil {
 		c, q = max(b.pi*b.y, 1e-300), b.restPi+b.pi*b.restY
-		byZ, byS, byKappa = b.slope/q, b.restPi/q, b.restPi*b.restY/(2*q)
+		byZ, byS = b.slope/q, b.restPi/q
 	} else {
 		var byPi, byY float64
-		c, byPi, byY, byKappa = p.frank.at(b.pi, b.y)
+		c, byPi, byY, together = p.copula.Slopes(b.pi, b.y)
 		c = max(c, 1e-300)
 		if q = 1 - c; q < .1 { // where the difference would lose digits
-			rest, _, _, _ := p.complement.at(b.pi, b.restY)
-			q = b.restPi + rest
+			q = b.restPi + p.complement.Both(b.pi, b.restY)
 		}
-		byZ, byS, byKappa = byY*b.slope/q, byPi*b.restPi/q, byKappa/q
+		byZ, byS, together = byY*b.slope/q, byPi*b.restPi/q, together/q
 	}
 	inverse := 1 / (c + p.rate*q)
 	n.linked, n.unlinked = c*inverse, p.rate*q*inverse
-	n.byZ, n.byS, n.byText, n.byKappa = byZ+b.rise*byS, byS, b.likeness*byS, byKappa
+	n.byZ, n.byS, n.byText, n.together = byZ+b.rise*byS, byS, b.likeness*byS, together
 }
 
 // exposure returns π and 1−π.
@@ -440,7 +441,7 @@ func (p *pairAt) exposure(likeness float64) (pi, rest float64) {
 }
 
 func (l *cpuAssumed) simpleSlopes(p *pairAt, losses *tally, g *[directions]float64) {
-	var gz, gs, text, kappa float64
+	var gz, gs, text, together float64
 	var at [mostNodes]simpleNode
 	nodes := l.simpleNodes(p, &at)
 	for i, weight := range nodes.of {
@@ -453,9 +454,9 @@ func (l *cpuAssumed) simpleSlopes(p *pairAt, losses *tally, g *[directions]float
 		gz += miss * n.byZ
 		gs += miss * n.byS
 		text += miss * n.byText
-		kappa += miss * n.byKappa
+		together += miss * n.together
 	}
-	g[alongProducts], g[alongCell], g[alongText], g[alongKappa] = gz, gs, text, kappa
+	g[alongProducts], g[alongCell], g[alongText], g[alongTogether] = gz, gs, text, together
 }
 
 func (l *cpuAssumed) simpleInformation(p *pairAt, m *[directions][directions]float64) {
@@ -463,7 +464,7 @@ func (l *cpuAssumed) simpleInformation(p *pairAt, m *[directions][directions]flo
 	for i, weight := range l.simpleNodes(p, &at).of {
 		n := &at[i]
 		v := weight * n.linked * n.unlinked
-		a, b, c, d := n.byZ, n.byS, n.byText, n.byKappa
+		a, b, c, d := n.byZ, n.byS, n.byText, n.together
 		m[0][0] += v * a * a
 		m[0][1] += v * a * b
 		m[0][2] += v * a * c

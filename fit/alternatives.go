@@ -92,9 +92,9 @@ func staying(fits []*alternativeFit) (roles []PopularityRole) {
 
 // What is believed of the terms before the data: they are 0, and seldom beyond twice the deviation.
 var (
-	textPrior       = normal{0, .5}
-	popularityPrior = normal{0, 2}
-	dependencePrior = normal{0, 3}
+	textPrior       = normal{deviation: .5}
+	popularityPrior = normal{deviation: 2}
+	dependencePrior = normal{deviation: .5}
 )
 
 // mostText is the largest γ: beyond it exposure and relevance swap their roles.
@@ -104,7 +104,7 @@ const mostText = 1
 type alternativeFit struct {
 	Alternative
 	failed bool      // no mode was found: the links rule it out
-	terms  []float64 // γ, what it has more within fields, the slope of popularity and κ, as far as it has them
+	terms  []float64 // γ, what it has more within fields, the slope of popularity and that of dependence, as far as it has them
 	// measures are what it says of the numbers that are reported, with standard errors of their logarithms; that of the
 	// risk is its own.
 	measures [measured]measure
@@ -576,7 +576,7 @@ func (c *comparison) fit(ctx context.Context, a Alternative) (*alternativeFit, e
 		v, err = c.learn(ctx, l, theta)
 	}
 	if a.Text && err == nil && theta[c.base.size()] > mostText {
-		l.prior.Terms[0] = normal{mostText, 1e-6}
+		l.prior.Terms[0] = normal{mean: mostText, deviation: 1e-6}
 		theta[c.base.size()] = mostText
 		v, err = c.learn(ctx, l, theta)
 	}
@@ -623,7 +623,10 @@ func (c *comparison) start(a Alternative) (*laplace, []float64) {
 	l.prior.Terms = nil
 	l.assumed = &engine.Assumptions{Response: a.Response}
 	add := func(t engine.AssumedTerm, p normal, of Suspicion) {
-		if !refutes(c.refuted, of) { // else links that obey say nothing of these
+		switch obeys := !refutes(c.refuted, of); { // else links that obey say nothing of these
+		case obeys && t.Kind == engine.Dependence:
+			p.offset = c.offset[of]
+		case obeys:
 			p.mean -= c.offset[of] * p.deviation * p.deviation // which takes the offset out of the slope
 		}
 		l.assumed.Terms = append(l.assumed.Terms, t)
@@ -805,7 +808,7 @@ func (c *comparison) judgeBy(ctx context.Context, f *alternativeFit, stays bool)
 	theta := f.mode[:n]
 	l.prior.Alpha, l.prior.Tau = f.mode[n], [2]float64(f.mode[n+1:])
 	if f.Text && f.terms[0] == mostText {
-		l.prior.Terms[0] = normal{mostText, 1e-6}
+		l.prior.Terms[0] = normal{mean: mostText, deviation: 1e-6}
 	}
 	likelihood, err := l.likelihood(ctx)
 	if err != nil {

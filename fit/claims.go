@@ -57,8 +57,8 @@ type Member struct {
 	Similarity float64 `json:"similarity,omitempty"`       // γ: how much exposure rises with z
 	Within     float64 `json:"similarityWithin,omitempty"` // how much more within one field
 	Slope      float64 `json:"slope,omitempty"`            // of popularity
-	// κ of Frank's copula, by which exposure and relevance depend
-	Kappa float64 `json:"kappa,omitempty"`
+	// of the two normal variables that decide exposure and relevance
+	Correlation float64 `json:"correlation,omitempty"`
 
 	MeanLink   MemberValue  `json:"meanLink"`
 	Propensity MemberValue  `json:"propensity"`
@@ -224,7 +224,7 @@ func (d *diagnosis) claimOf(f, reference *alternativeFit) Member {
 		c.Slope, terms = terms[0], terms[1:]
 	}
 	if f.Dependence {
-		c.Kappa = terms[0]
+		c.Correlation = math.Tanh(terms[0])
 	}
 	scale := d.found.MeanLink
 	own := math.Hypot(scale.Bias, scale.Sampling)

@@ -223,7 +223,7 @@ func TestArrowIsTheFactor(t *testing.T) {
 	l, theta := midway(t, 2)
 	l.assumed = &engine.Assumptions{Terms: []engine.AssumedTerm{{Kind: engine.LinkInExposure},
 		{Kind: engine.Dependence}}}
-	l.prior.Terms = []normal{{0, .5}, {0, 3}}
+	l.prior.Terms = []normal{{deviation: .5}, {deviation: 3}}
 	if err := l.close(); err != nil {
 		t.Fatal(err)
 	}

@@ -207,7 +207,7 @@ func (b *bayesian) newTerms(ctx context.Context, terms []model.Term) ([]exposure
 				square += float64(t.values[k]) * float64(t.values[k]) / float64(pairs.Len())
 			}
 			// a slope of 2 or less by a standard deviation, be the ages of hours or of centuries
-			t.prior = normal{0, popularityPrior.deviation / math.Sqrt(math.Max(square, 1e-12))}
+			t.prior = normal{deviation: popularityPrior.deviation / math.Sqrt(math.Max(square, 1e-12))}
 		}
 		out = append(out, t)
 	}
@@ -323,7 +323,7 @@ func (b *bayesian) pin(theta []float64) bool {
 func (b *bayesian) hold() {
 	b.pinned = true
 	b.laplace.prior.Terms = slices.Clone(b.laplace.prior.Terms)
-	b.laplace.prior.Terms[0] = normal{mostText, 1e-6}
+	b.laplace.prior.Terms[0] = normal{mean: mostText, deviation: 1e-6}
 }
 
 // exposureAt returns the published logits, by cell, and the slopes of the terms, at θ of a fit whose z were scaled and

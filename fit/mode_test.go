@@ -118,3 +118,29 @@ func TestModeIsThatOfTheTruth(t *testing.T) {
 		t.Errorf("the mode has %.2f from the usual start and %.2f from the truth", values[0], values[1])
 	}
 }
+
+// The prior's slope in the terms of other assumptions is that of its value. What is taken out of a slope is all of it
+// at 0, and nothing where the links say nothing.
+func TestPriorOfTerms(t *testing.T) {
+	t.Parallel()
+	p := prior{Terms: []normal{{mean: .3, deviation: .5}, {deviation: .5, offset: -40}}}
+	slopes := func(at float64) (grad []float64) {
+		grad = make([]float64, 3)
+		p.add([]float64{0, at, at}, grad)
+		return grad[1:]
+	}
+	for _, at := range []float64{-1.3, 0, .4, 2.5} {
+		for i, got := range slopes(at) {
+			const h = 1e-5
+			up, down := []float64{0, at, at}, []float64{0, at, at}
+			up[1+i], down[1+i] = at+h, at-h
+			want := (p.add(up, make([]float64, 3)) - p.add(down, make([]float64, 3))) / (2 * h)
+			if math.Abs(got-want) > 1e-5*(1+math.Abs(want)) {
+				t.Errorf("term %d at %v has slope %v, by differences %v", i, at, got, want)
+			}
+		}
+	}
+	if none, far := slopes(0)[1], slopes(6)[1]-6/.25; none != -40 || math.Abs(far) > 1e-3 {
+		t.Errorf("%v is taken out at 0, %v far off", none, far)
+	}
+}

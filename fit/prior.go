@@ -20,7 +20,12 @@ type prior struct {
 }
 
 // normal is a normal distribution.
-type normal struct{ mean, deviation float64 }
+type normal struct {
+	mean, deviation float64
+	// offset is what is taken out of the slope of a t of which the links say ever less the larger tanh t is: as much at
+	// 0, and less where they do.
+	offset float64
+}
 
 func newPrior(d int, group []uint8) prior {
 	return prior{d: d, group: group, Alpha: float64(d) / 16, Tau: [2]float64{.5, .5}, Spread: [2]float64{1.5, 1.5}}
@@ -61,6 +66,11 @@ func (p *prior) add(theta, grad []float64) float64 {
 		move := (theta[at+i] - t.mean) / t.deviation
 		sum += move * move / 2
 		grad[at+i] += move / t.deviation
+		if t.offset != 0 {
+			x := math.Tanh(theta[at+i])
+			sum += t.offset * (x - x*x*x/3)
+			grad[at+i] += t.offset * (1 - x*x) * (1 - x*x)
+		}
 	}
 	return sum
 }

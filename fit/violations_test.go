@@ -31,6 +31,11 @@ func TestViolationsAreFound(t *testing.T) {
 			w, problem, _ := violated(t, test.violations, 20_000)
 			r := mustFit(t, problem, Settings{Doctor: FullDoctor, Starts: []float64{.3}})
 			checkClaims(t, r.Findings, must(w.Means(t.Context(), graph.Universe{}))(t), test.refuted)
+			members := r.Findings.Set.Members
+			at := slices.IndexFunc(members, func(m Member) bool { return m.Dependence })
+			if got := members[at].Correlation; math.Abs(got-test.violations.Dependence) > .2 {
+				t.Errorf("a correlation of %v is found as %v", test.violations.Dependence, got)
+			}
 		})
 	}
 }
@@ -73,7 +78,7 @@ func TestSurprisingPairsSayMost(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := sample.Problem{Nodes: model.NodesOf(g), Train: train}
-	settings := Settings{Doctor: FullDoctor, Starts: []float64{.3}}
+	settings := Settings{Doctor: FullDoctor, Starts: []float64{.3}, compared: train.Len()}
 	all := mustFit(t, p, settings).Findings
 	settings.compared = train.Len() / 3
 	part := mustFit(t, p, settings).Findings

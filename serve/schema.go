@@ -124,7 +124,7 @@ var keys = map[string]string{
 	"items":                "number of items",
 	"job":                  "id of the job",
 	"k":                    "positions of a list that count",
-	"kappa":                "κ of Frank's copula, by which exposure and relevance depend on one another",
+	"correlation":          "that of the two normal variables that decide exposure and relevance",
 	"kind":                 "kind of document",
 	"last":                 "last list",
 	"least":                "lowest ratio of exposure to merit, as a share of the highest",

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"unseen/internal/kern"
+	"unseen/internal/normal"
 	"unseen/internal/racetest"
 )
 
@@ -283,43 +284,6 @@ func TestSpectrum(t *testing.T) {
 	}
 }
 
-// The probability of both against the integral over the first variable that defines it, by the trapezoidal rule.
-func TestBothBelow(t *testing.T) {
-	t.Parallel()
-	for _, correlation := range []float64{-.99, -.3, 0, .7, .95} {
-		for _, p := range []float64{1e-6, .03, .5, .9} {
-			for _, q := range []float64{1e-4, .2, .5, .99} {
-				const steps = 5_000
-				h, k := normalQuantile(p), normalQuantile(q)
-				var want float64
-				from := -9.
-				step := (h - from) / steps
-				for n := range steps + 1 {
-					x := from + float64(n)*step
-					y := step / math.Sqrt(2*math.Pi) * math.Exp(-x*x/2) *
-						normalCDF((k-correlation*x)/math.Sqrt(1-correlation*correlation))
-					if n == 0 || n == steps {
-						y /= 2
-					}
-					want += y
-				}
-				if got := bothBelow(p, q, correlation); math.Abs(got-want) > 1e-6 {
-					t.Errorf("correlation %v, p %v, q %v: %v, want %v", correlation, p, q, got, want)
-				}
-			}
-		}
-	}
-	for _, correlation := range []float64{-.8, .25, .999999} { // a known value
-		got, want := bothBelow(.5, .5, correlation), .25+math.Asin(correlation)/(2*math.Pi)
-		if math.Abs(got-want) > 1e-12 {
-			t.Errorf("correlation %v of two halves: %v, want %v", correlation, got, want)
-		}
-	}
-	if bothBelow(1, .3, .5) != .3 || bothBelow(.3, 0, .5) != 0 {
-		t.Error("certain and impossible draws depend on others")
-	}
-}
-
 // The correlation is that of the normal variables behind the coins, which stay uniform.
 func TestDependShowsAsCorrelation(t *testing.T) {
 	t.Parallel()
@@ -330,10 +294,10 @@ func TestDependShowsAsCorrelation(t *testing.T) {
 		for k := range int32(n) {
 			u := show.toss(k, 0)
 			v := depend(u, want.toss(k, 0), correlation)
-			y := normalQuantile(v)
+			y := normal.Quantile(v)
 			mean += y / n
 			square += y * y / n
-			product += y * normalQuantile(u) / n
+			product += y * normal.Quantile(u) / n
 		}
 		if math.Abs(mean) > 4/math.Sqrt(n) || math.Abs(square-1) > 4*math.Sqrt(2./n) ||
 			math.Abs(product-correlation) > 4*math.Sqrt(2./n) {

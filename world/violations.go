@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"unseen/internal/normal"
 	"unseen/model"
 )
 
@@ -81,9 +82,9 @@ type response struct{ at, slope, inverse func(float64) float64 }
 var responses = map[string]*response{
 	"": nil, Logit: nil,
 	Probit: {
-		at:      normalCDF,
+		at:      normal.Chance,
 		slope:   func(z float64) float64 { return math.Exp(-z*z/2) / math.Sqrt(2*math.Pi) },
-		inverse: normalQuantile,
+		inverse: normal.Quantile,
 	},
 	Cauchit: {
 		at:      func(z float64) float64 { return math.Atan2(1, -z) / math.Pi }, // ½ + arctan(z)/π, exact in the tail

@@ -9,6 +9,7 @@ import (
 
 	"unseen/graph"
 	"unseen/internal/kern"
+	"unseen/internal/normal"
 	"unseen/risk"
 )
 
@@ -27,10 +28,11 @@ type World struct {
 	threads    int
 
 	violations Violations
-	terms      *terms       // of π, where it is not a matter of fields alone
-	quality    []float64    // what targets add to z; nil means nothing
-	response   *response    // F; nil means the logistic one
-	measured   []risk.Truth // pairs of the profile, where Thinned has to measure again
+	together   *normal.Copula // how exposure and relevance come together
+	terms      *terms         // of π, where it is not a matter of fields alone
+	quality    []float64      // what targets add to z; nil means nothing
+	response   *response      // F; nil means the logistic one
+	measured   []risk.Truth   // pairs of the profile, where Thinned has to measure again
 
 	seed                     uint64 // of the draws
 	relevance, exposure, log coin
@@ -147,7 +149,8 @@ func (w *World) setSeed(seed uint64) {
 // settle turns a graph and the direction of w into a world: it scales w, solves b, and draws π.
 func settle(ctx context.Context, g *graph.Graph, direction []float32, p Scenario) (*World, error) {
 	w := &World{graph: g, order: g.Order(), weights: unitScale(direction), ceiling: p.Ceiling, threads: p.Threads,
-		violations: p.Violations, response: responses[p.Violations.Response]}
+		violations: p.Violations, together: normal.NewCopula(p.Violations.Dependence),
+		response: responses[p.Violations.Response]}
 	w.setSeed(p.Seed)
 	w.drawPropensities(p)
 	if err := w.violate(p); err != nil {
