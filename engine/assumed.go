@@ -60,8 +60,8 @@ const (
 	InExposure     TermKind = iota // s gets t·v
 	InLink                         // z gets t·v
 	LinkInExposure                 // s gets t·v·likeness, see Response.likeness: what is relevant is shown more
-	// Dependence makes exposure and relevance of a pair dependent given π and ŷ: two normal variables decide them, whose
-	// correlation is tanh t. Both come about together more often than π·ŷ where t > 0.
+	// Dependence makes exposure and relevance of a pair dependent given π and ŷ: two normal variables decide them,
+	// whose correlation is tanh t. Both come about together more often than π·ŷ where t > 0.
 	Dependence
 )
 

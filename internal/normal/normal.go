@@ -75,8 +75,8 @@ func (c *Copula) both(p, q, squares, product float64) float64 {
 	return min(max(both, 0, p+q-1), p, q) // which rounding can miss
 }
 
-// Slopes returns Both, never below a billionth of pq, and the slopes of its logarithm: in the logarithms of p and q, and
-// in the t of ρ = tanh t.
+// Slopes returns Both, never below a billionth of pq, and the slopes of its logarithm: in the logarithms of p and q,
+// and in the t of ρ = tanh t.
 func (c *Copula) Slopes(p, q float64) (both, byP, byQ, byT float64) {
 	h, k := Quantile(p), Quantile(q)
 	squares, product := h*h+k*k, h*k
