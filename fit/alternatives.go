@@ -104,7 +104,7 @@ const mostText = 1
 type alternativeFit struct {
 	Alternative
 	failed bool      // no mode was found: the links rule it out
-	terms  []float64 // γ, what it has more within fields, the slopes of popularity and dependence, as far as it has them
+	terms  []float64 // γ, what it has more within fields, the slopes of popularity and dependence, if it has them
 	// measures are what it says of the numbers that are reported, with standard errors of their logarithms; that of the
 	// risk is its own.
 	measures [measured]measure
