@@ -265,13 +265,13 @@ func (s ImportSettings) withDefaults() (ImportSettings, error) {
 	s.Negatives, s.Test = cmp.Or(s.Negatives, graph.DefaultPerLink), cmp.Or(s.Test, .2)
 	switch {
 	case len(s.Paths) == 0:
-		return s, fmt.Errorf("%w: no works to import; name files, or a folder", shards.ErrContent)
+		return s, fmt.Errorf("%w: no works to import; name files, or a folder", shards.ErrSetting)
 	case s.Encoder == "":
 		return s, fmt.Errorf("%w: works have no vectors; give what makes them: the encoder.safetensors that "+
-			"unseen encode leaves in a dataset, made from a sample of the works", shards.ErrContent)
+			"unseen encode leaves in a dataset, made from a sample of the works", shards.ErrSetting)
 	case s.Blocks < 1 || s.Pairs < 1 || s.Negatives < 1 || !(s.Test > 0 && s.Test < 1):
 		return s, fmt.Errorf("%w: %d blocks, %d pairs a shard, %d unlinked pairs per link, a share of %v held "+
-			"out; give positive numbers, and a share below 1", shards.ErrContent, s.Blocks, s.Pairs, s.Negatives,
+			"out; give positive numbers, and a share below 1", shards.ErrSetting, s.Blocks, s.Pairs, s.Negatives,
 			s.Test)
 	}
 	return s, nil

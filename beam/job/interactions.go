@@ -126,7 +126,7 @@ func (s InteractionSettings) withDefaults() (InteractionSettings, error) {
 	s.Buckets, s.Nodes, s.Pairs = cmp.Or(s.Buckets, 16), cmp.Or(s.Nodes, 1<<16), cmp.Or(s.Pairs, 1<<20)
 	s.Plan.PerLink = cmp.Or(s.Plan.PerLink, graph.DefaultPerLink)
 	fail := func(format string, a ...any) (InteractionSettings, error) {
-		return s, fmt.Errorf("%w: "+format, append([]any{shards.ErrContent}, a...)...)
+		return s, fmt.Errorf("%w: "+format, append([]any{shards.ErrSetting}, a...)...)
 	}
 	switch s.Plan.Split {
 	case "", sample.LastLinks, sample.RandomLinks, sample.Whole:
@@ -381,13 +381,13 @@ func (t *tablePlan) choosePlan(m *shards.Manifest, timed, dated bool) error {
 	case plan.Split == "" && timed && dated:
 		return fmt.Errorf("%w: people or items have times, by which pairs are left out whose item came later; that is "+
 			"not done over shards: give the split %s, which does without, or make a dataset with unseen import",
-			shards.ErrContent, sample.LastLinks)
+			shards.ErrSetting, sample.LastLinks)
 	case plan.Split == "" && timed:
 		plan.Split = sample.LastLinks
 	case plan.Split == "":
 		plan.Split = sample.RandomLinks
 	case !timed && (plan.Split == sample.LastLinks || plan.Split == sample.LinksByDate):
-		return fmt.Errorf("%w: no link has a time, and the split is %s; give times, or split by %s", shards.ErrContent,
+		return fmt.Errorf("%w: no link has a time, and the split is %s; give times, or split by %s", shards.ErrSetting,
 			plan.Split, sample.RandomLinks)
 	}
 	plan.Later = true
@@ -420,7 +420,7 @@ func (p *plan) splitLinks(ctx context.Context, runner Runner, m *shards.Manifest
 	for _, subset := range []graph.Subset{graph.Train, graph.Test} {
 		if parts[subset] == 0 && (subset == graph.Train || p.Tables.Settings.Plan.Split != sample.Whole) {
 			return fmt.Errorf("%w: no link of %d is left for %v; hold nothing out (%s), or choose other dates",
-				shards.ErrContent, m.Links, subset, sample.Whole)
+				shards.ErrSetting, m.Links, subset, sample.Whole)
 		}
 	}
 	return nil

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -28,9 +29,19 @@ type importFlags struct {
 	tables              map[string]*string // settings of interactions, by name
 }
 
-// notTables are the settings of interactions that need one machine: all that is about what was shown.
+// notTables are the settings of interactions that need one machine: all that is about what was shown, and to go on
+// after bad rows.
 var notTables = []string{"impressions", "impression-user", "impression-item", "impression-time", "position", "surface",
-	"probability", "clicked", "exposed", "log"}
+	"probability", "clicked", "exposed", "log", "lenient"}
+
+// needsOneMachine says so of a flag that unseen import has.
+func needsOneMachine(_ *cobra.Command, err error) error {
+	if name, is := strings.CutPrefix(err.Error(), "unknown flag: --"); is && slices.Contains(notTables, name) {
+		return fmt.Errorf("--%s needs one machine: make a dataset with unseen import interactions --%s, and shards of "+
+			"it with unseen-beam import", name, name)
+	}
+	return err
+}
 
 func newImport() *cobra.Command {
 	var f importFlags
@@ -93,6 +104,7 @@ and texts become vectors by --encoder.`,
 			flags.Lookup(flag.Name).NoOptDefVal = "true"
 		}
 	}
+	cmd.SetFlagErrorFunc(needsOneMachine)
 	f.add(cmd)
 	return cmd
 }

@@ -12,12 +12,13 @@ import (
 )
 
 // What was measured on one core of an Intel Xeon of the Sapphire Rapids class under load (bench/RESULTS.md, Beam), at
-// 64 and at 256 dimensions, in core-seconds per million pairs. Runs of 1 and of 8 to 10 million pairs name different
-// numbers of rows for a pair, which tells what rows cost from what pairs cost.
+// 64 and at 256 dimensions, in core-seconds per million pairs. Runs that name different numbers of rows for a pair tell
+// what rows cost from what pairs cost: at 64 dimensions those of 100 and 500 million pairs on Flink. A row at 256 was
+// only measured at a high load, where it took 2.5/1.6 times one at 64; that ratio is taken.
 var (
-	rowCost         = twoCosts{1.6, 2.5}   // per million rows that a shard names: found, checked and copied
+	rowCost         = twoCosts{.22, .34}   // per million rows that a shard names: found, checked and copied
 	surveyCost      = twoCosts{.1, .1}     // a pass without arithmetic: survey, draw, tally
-	valueCost       = twoCosts{.23, .35}   // the likelihood and its gradient
+	valueCost       = twoCosts{.25, .35}   // the likelihood and its gradient
 	leverageCost    = twoCosts{.78, 1.02}  // that, where the variances of logits are found first
 	informationCost = twoCosts{.78, 2.35}  // Fisher's information
 	topCost         = twoCosts{1.37, 3.72} // lists, per billion comparisons; 10 at 768 dimensions

@@ -46,6 +46,10 @@ is measured first, on 200 nodes, and printed; below --recall lists are exact.`,
 			if !(s.Recall > 0 && s.Recall <= 1) {
 				return fmt.Errorf("--recall is %v; give a share above 0, up to 1", s.Recall)
 			}
+			if s.Exact && cmd.Flags().Changed("recall") {
+				return fmt.Errorf("--recall is what lists by indexes are to find, and --exact makes lists without " +
+					"them; give one of the two")
+			}
 			cluster, done, err := f.open(cmd.Context(), cmd, args[1])
 			if err != nil {
 				return err
