@@ -14,13 +14,14 @@ __device__ __forceinline__ void addWhole(const Job &job, const Corner &c, u32 as
     if (kDense || kKind == 2) {
       const u32 own = row + g / 16 * (kTile / 2);
       a = __ldg(&job.sourceTerms[own]), b = __ldg(&job.sourceTerms[own + 8]);
+      a.y += c.sThere, b.y += c.sThere, a.z += c.sBack, b.z += c.sBack;
     }
     EACH z[e] += kKind == 2 ? (e < 2 ? a.x : b.x) + c.offset : c.offset; // where a pair is for both, it is the same for all
     if (kDense) {
       const float4 both = __ldg(reinterpret_cast<const float4 *>(job.targetTerms + column + g % 16 * 8));
       Wide there, back;
-      EACH there[e] = (e < 2 ? a.y : b.y) + c.sThere + (e % 2 ? both.w : both.y);
-      EACH back[e] = (e < 2 ? a.z : b.z) + c.sBack + (e % 2 ? both.z : both.x);
+      EACH there[e] = (e < 2 ? a.y : b.y) + (e % 2 ? both.w : both.y);
+      EACH back[e] = (e < 2 ? a.z : b.z) + (e % 2 ? both.z : both.x);
       addDense<kKind>(job, z, there, back, t);
     } else if (kKind == 4) {
       t.rare(z);

@@ -9,7 +9,6 @@
 #include "hopper_wide.cuh"
 
 constexpr u32 kEdge = 1024;
-constexpr float kUnlikely = .02f;
 
 // Powers are sums of a thread over one tile: of the powers of t, and of those times the products.
 struct Powers {

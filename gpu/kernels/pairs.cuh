@@ -139,6 +139,19 @@ struct Exposure {
   }
 };
 
+// exposures sets both directions' π and 1 − π by their logits, with one reciprocal. Logits below −41 are as good as that.
+__device__ __forceinline__ void exposures(const Wide &s, const Wide &sBack, Exposure &x, Exposure &y) {
+  Wide a, b, r;
+  EACH a[e] = exp2Fast(fminf(-kLog2e * s[e], 60.f));
+  EACH b[e] = exp2Fast(fminf(-kLog2e * sBack[e], 60.f));
+  EACH r[e] = inverse((1 + a[e]) * (1 + b[e]));
+  EACH x.pi[e] = fmaf(r[e], b[e], r[e]), y.pi[e] = fmaf(r[e], a[e], r[e]);
+  EACH x.rest[e] = a[e] * x.pi[e], y.rest[e] = b[e] * y.pi[e];
+}
+
+// kUnlikely is the exp(z) up to which a few of its powers are enough; kUnlikelyLog is its z.
+constexpr float kUnlikely = .02f, kUnlikelyLog = -3.912024f;
+
 // Totals of a thread over one tile: Σσ, Σ softplus z, Σ −log q, Σψ softplus z, Στ softplus −z, Σπ, and how many pairs.
 struct Totals {
   float link = 0, no = 0, nll = 0, psi = 0, tau = 0, exposed = 0;
@@ -223,6 +236,29 @@ struct Totals {
     EACH maskedBack[e] *= r[e];
     EACH psi = fmaf(q[e], p.no[e], psi);
     EACH tau = fmaf(maskedBack[e], p.yes[e], tau);
+  }
+  // unlikely adds both directions, where all z are at most kUnlikelyLog and the risks see π as it is. With t = exp(z) and
+  // r = 1 − π, ψ = 1/(1 + rt) and τ = rt/(1 + rt).
+  __device__ __forceinline__ void unlikely(const Wide &z, const Exposure &x, const Exposure &y) {
+    Wide power, l, sigma, seen, m, n, r;
+    EACH power[e] = exp2Fast(kLog2e * z[e]);
+    EACH sigma[e] = power[e] * inverse(1 + power[e]);
+    EACH l[e] = fmaf(power[e], -.25f, 1 / 3.f);
+    horner(l, power, -.5f);
+    horner(l, power, 1.f);
+    EACH l[e] *= power[e];
+    EACH seen[e] = x.pi[e] * sigma[e] + y.pi[e] * fmaf(-x.pi[e] * sigma[e], sigma[e], sigma[e]); // 1 − q·qBack
+    const float a = fmaf(-seen[0], seen[1], seen[0] + seen[1]), b = fmaf(-seen[2], seen[3], seen[2] + seen[3]);
+    nll += negLogSmall(fmaf(-a, b, a + b));
+    link += (sigma[0] + sigma[1]) + (sigma[2] + sigma[3]);
+    no += (l[0] + l[1]) + (l[2] + l[3]);
+    EACH exposed += x.pi[e] + y.pi[e];
+    EACH m[e] = fmaf(x.rest[e], power[e], 1.f), n[e] = fmaf(y.rest[e], power[e], 1.f);
+    EACH r[e] = inverse(m[e] * n[e]);
+    EACH sigma[e] = (m[e] + n[e]) * r[e];                                                     // ψ of both
+    EACH r[e] *= power[e] * fmaf(x.rest[e], n[e], y.rest[e] * m[e]);                          // τ of both
+    EACH psi = fmaf(sigma[e], l[e], psi);
+    EACH tau = fmaf(r[e], l[e] - z[e], tau);
   }
   // keep adds the totals to a thread's sums
   __device__ __forceinline__ void keep(double (&sums)[kSums]) const {
@@ -319,18 +355,25 @@ template <int kKind> __device__ __forceinline__ void addEven(const Job &job, con
 // addDense adds pairs whose π has terms of its own, given s beyond γz in both directions.
 template <int kKind>
 __device__ __forceinline__ void addDense(const Job &job, const Wide &z, Wide there, Wide back, Totals &t) {
+  EACH there[e] = fmaf(job.gamma, z[e], there[e]);
+  EACH back[e] = fmaf(job.gamma, z[e], back[e]);
+  if (kKind == 3) {
+    Exposure x, y;
+    exposures(there, back, x, y);
+    if (fmaxf(fmaxf(z[0], z[1]), fmaxf(z[2], z[3])) <= kUnlikelyLog) {
+      t.unlikely(z, x, y);
+      return;
+    }
+    EACH x.rest[e] = fmaxf(x.rest[e], 1e-18f), y.rest[e] = fmaxf(y.rest[e], 1e-18f);
+    const Pairs p(z);
+    t.shared(p);
+    t.two<3>(p, x, y);
+    return;
+  }
   const Pairs p(z);
   t.shared(p);
-  EACH there[e] = fmaf(job.gamma, z[e], there[e]);
-  const Exposure x(there, job.floor);
-  if (kKind == 2) {
-    t.one(p, x, ones());
-    if (!job.both) return;
-  }
-  EACH back[e] = fmaf(job.gamma, z[e], back[e]);
-  const Exposure y(back, job.floor);
-  if (kKind == 2) t.one(p, y, ones());
-  else t.two<3>(p, x, y);
+  t.one(p, Exposure(there, job.floor), ones());
+  if (job.both) t.one(p, Exposure(back, job.floor), ones());
 }
 
 // addAny adds what may be pairs: of sources i and targets j, which may be beyond the ends.
