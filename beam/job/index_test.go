@@ -2,8 +2,10 @@ package job
 
 import (
 	"context"
+	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -67,6 +69,22 @@ func TestListsByIndexes(t *testing.T) {
 	}
 	if _, again, none := lists(ListSettings{Recall: .2, Exact: true}, 2); none != nil || again != want {
 		t.Errorf("lists that are to be exact are not: %+v", none)
+	}
+	// What was measured is what the lists of the drawn nodes have, node for node, where linked targets may be in them.
+	exact, _, _ = lists(ListSettings{Exact: true, Linked: true}, 2)
+	found, _, recall = lists(ListSettings{Recall: .2, Linked: true}, 2)
+	all, hit = 0, 0
+	for _, i := range cluster.drawSources(measuredSources) {
+		id := s.Graph.ID(i)
+		all += len(exact[id])
+		for _, j := range exact[id] {
+			if slices.Contains(found[id], j) {
+				hit++
+			}
+		}
+	}
+	if share := float64(hit) / float64(all); math.Abs(share-recall.Share) > .002 { // scores may be equal
+		t.Errorf("lists of the drawn nodes have %v of the best, and %v was measured", share, recall.Share)
 	}
 	// An index of other vectors, or with a bit turned, is named, and made again.
 	at := func(block int) string { return filepath.Join(cluster.Shards.Root, indexName(block)) }
