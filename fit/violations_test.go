@@ -78,7 +78,7 @@ func TestSurprisingPairsSayMost(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := sample.Problem{Nodes: model.NodesOf(g), Train: train}
-	settings := Settings{Doctor: FullDoctor, Starts: []float64{.3}, compared: train.Len()}
+	settings := Settings{Doctor: FullDoctor, Starts: []float64{.3}}
 	all := mustFit(t, p, settings).Findings
 	settings.compared = train.Len() / 3
 	part := mustFit(t, p, settings).Findings

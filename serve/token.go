@@ -130,6 +130,7 @@ func (t *Tokens) follow(ctx context.Context, log *slog.Logger) {
 			case errors.Is(err, fs.ErrNotExist):
 				log.Warn("token file is gone; all tokens are revoked until there is one again", "file", t.path)
 				t.list.Store(&[]Token{})
+				seen = [2]int64{} // gone since it was looked at; the same file may come back
 			case err != nil:
 				log.Error("reading the token file failed; the last tokens stay valid", "error", err)
 			default:
