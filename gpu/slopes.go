@@ -321,8 +321,8 @@ func (s *slopeRows) run(ctx context.Context, link []float32, terms model.Exposur
 	return s.collect(len(link) - 1)
 }
 
-// putTerms copies π of both directions by the fields of two nodes to the card; of exposure with other terms its logits,
-// and what nodes add to them, times −log₂e.
+// putTerms copies π of both directions by the fields of two nodes to the card; of exposure with other terms its
+// logits, and what nodes add to them, times −log₂e.
 func (s *slopeRows) putTerms(terms model.ExposureTerms) error {
 	at := func(f, g int) (a, b float32) {
 		logit := terms.Constant

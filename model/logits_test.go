@@ -332,7 +332,8 @@ func TestTerms(t *testing.T) {
 	})
 }
 
-// The slopes of pairs, added up by terms, come to the gradient that pair after pair has; γ's slope is that of the link.
+// The slopes of pairs, added up by terms, come to the gradient that pair after pair has; γ's slope is that of the
+// link.
 func TestBackTerms(t *testing.T) {
 	t.Parallel()
 	everySpecimen(t, func(t *testing.T, rng *rand.Rand, n Nodes, m PairModel, _ formula) {

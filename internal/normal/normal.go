@@ -30,8 +30,8 @@ type Copula struct {
 // point is one of the integral: its exponent is rise·hk − fall·(h² + k²).
 type point struct{ rise, fall, weight float64 }
 
-// NewCopula returns that of a correlation, −1 < ρ < 1. The integrand changes ever faster towards ±π/2, so that every
-// panel of the rule goes half of the way that is left.
+// NewCopula returns that of a correlation, −1 < ρ < 1. The integrand changes ever faster towards ±π/2, so that
+// every panel of the rule goes half of the way that is left.
 func NewCopula(correlation float64) *Copula {
 	c := &Copula{correlation: correlation, rest: math.Sqrt((1 - correlation) * (1 + correlation))}
 	end := math.Asin(math.Abs(correlation))
