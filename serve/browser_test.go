@@ -113,18 +113,17 @@ func (b *tab) turn(width int64, scheme string) {
 // drawn waits until the page has drawn itself.
 func (b *tab) drawn() {
 	b.t.Helper()
-	b.run("draw", chromedp.Evaluate(
-		"new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))",
-		nil, func(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) }))
+	ask[bool](b, "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))")
 }
 
-// ask runs a script and reads what it comes to; between two pages, again.
+// ask runs a script, waits for what it promises and reads what it comes to; between two pages, again.
 func ask[T any](b *tab, script string) (out T) {
 	b.t.Helper()
 	var raw []byte
 	var err error
+	kept := func(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) }
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
-		if err = chromedp.Run(b.ctx, chromedp.Evaluate(script, &raw)); err == nil {
+		if err = chromedp.Run(b.ctx, chromedp.Evaluate(script, &raw, kept)); err == nil {
 			err = json.Unmarshal(raw, &out)
 		}
 		if err == nil || b.ctx.Err() != nil {
