@@ -3,6 +3,7 @@ package evaluate
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
@@ -57,9 +58,22 @@ type CertificateSettings struct {
 	Repeats int            // worlds; 0 means 3
 	Plan    world.Scenario // base rate, oracle AUC and propensities; zero means those of world.Scenario
 	Weights []float32      // direction of the planted w, such as a fitted model's; nil draws it
+	Ages    []float32      // of the nodes, on which exposure may depend; nil means those of model.Ages
 	Seed    uint64         // of the worlds
 
 	Progress progress.Func
+}
+
+// CertificateFor returns the settings by which planted truths are fitted as a model was, in the direction of its
+// weights.
+func CertificateFor(m model.Model) (s CertificateSettings, err error) {
+	if err := json.Unmarshal(m.Hyperparameters, &s.Fit); err != nil {
+		return s, fmt.Errorf("the settings of its training are damaged: %w; fit it again", err)
+	}
+	if m.Link.Kind() == "diagonal" {
+		s.Weights = m.LinkParams[:len(m.LinkParams)-1]
+	}
+	return s, nil
 }
 
 // Certify plants, fits and compares.
@@ -77,6 +91,9 @@ func Certify(ctx context.Context, g *graph.Graph, s CertificateSettings) (*Certi
 	if s.Repeats < 0 || s.Pairs < 0 || s.Tests < 0 {
 		return nil, fmt.Errorf("a certificate of %d repeats with %d pairs and %d tests; none may be negative",
 			s.Repeats, s.Pairs, s.Tests)
+	}
+	if s.Ages == nil {
+		s.Ages = model.Ages(g)
 	}
 	c := &Certificate{Method: s.Fit.Method, Nodes: g.Len(), Pairs: s.Pairs, Seed: s.Seed, Repeats: s.Repeats}
 	errs := map[string][]float64{}
@@ -149,7 +166,7 @@ func (c *Certificate) trial(ctx context.Context, w *world.World, s CertificateSe
 		return err
 	}
 	problem := sample.Problem{Nodes: model.NodesOf(w.Graph()), Train: train.Pairs}
-	problem.Nodes.Age = model.Ages(w.Graph())
+	problem.Nodes.Age = s.Ages
 	say("fitting " + cmp.Or(s.Fit.Method, "bayes"))
 	result, err := fit.Fit(ctx, problem, s.Fit)
 	if err != nil {

@@ -63,7 +63,7 @@ func (p *population) Checksum() string { return p.Manifest.Checksum() }
 
 // piecePlan is what the workers of such a job share.
 type piecePlan struct {
-	Kind     string         `json:"kind"` // survey, draw, surprising, tally, links, sources, marks or standings
+	Kind     string         `json:"kind"` // survey, draw, surprising, tally, links, nodes, sources, marks or standings
 	Choice   fit.PairChoice `json:"choice"`
 	Surprise *fit.Surprise  `json:"surprise,omitempty"`
 	Floor    float64        `json:"floor,omitempty"`
@@ -230,8 +230,8 @@ func (p *population) draw(ctx context.Context, s *plan) (sample.Problem, error) 
 }
 
 // nodesOf joins the nodes of pieces, each once.
-func (p *population) nodesOf(all []*drawnPiece) (model.Nodes, error) {
-	layout, dim := p.Manifest.Layout(), p.Manifest.Dim
+func (e *Cluster) nodesOf(all []*drawnPiece) (model.Nodes, error) {
+	layout, dim := e.Manifest.Layout(), e.Manifest.Dim
 	n := model.Nodes{FieldCount: len(layout.Fields), FieldNames: layout.Fields}
 	for _, piece := range all {
 		n.Numbers = append(n.Numbers, piece.Numbers...)
@@ -239,7 +239,7 @@ func (p *population) nodesOf(all []*drawnPiece) (model.Nodes, error) {
 	slices.Sort(n.Numbers)
 	n.Numbers = slices.Compact(n.Numbers)
 	if len(n.Numbers) == 0 {
-		return n, fmt.Errorf("%w: none of the pairs of %s was drawn; hold more of them", fit.ErrData, p.Shards.Root)
+		return n, fmt.Errorf("%w: none of the pairs of %s was drawn; hold more of them", fit.ErrData, e.Shards.Root)
 	}
 	n.Fields = make([]uint16, len(n.Numbers))
 	layout.Fill(&n)
@@ -341,6 +341,8 @@ func (p *plan) piece(ctx context.Context, t *task) (any, error) {
 	switch p.Piece.Kind {
 	case "sources":
 		return p.heldLinks(ctx, t)
+	case "nodes":
+		return p.someNodes(ctx, t)
 	case "marks":
 		return p.linkScores(ctx, t)
 	case "standings":
@@ -382,7 +384,7 @@ func (p *plan) piece(ctx context.Context, t *task) (any, error) {
 
 // drawn returns pairs of a part for the driver, with the nodes that they name.
 func drawn(part *shards.Part, some sample.Evidence) *drawnPiece {
-	n, dim := part.Nodes, part.Nodes.Dim()
+	n := part.Nodes
 	named := make([]bool, len(n.Numbers))
 	ends := [][]int32{some.Pairs.Source, some.Pairs.Target}
 	for _, end := range ends {
@@ -392,8 +394,16 @@ func drawn(part *shards.Part, some sample.Evidence) *drawnPiece {
 		}
 	}
 	nodes := sample.Indices(len(named), func(i int) bool { return named[i] })
-	out := &drawnPiece{Pairs: *some.Pairs, Exposure: some.Exposure, Numbers: sample.Column(n.Numbers, nodes),
-		Fields: sample.Column(n.Fields, nodes), Vectors: make([]float32, len(nodes)*dim)}
+	out := pieceOf(n, nodes)
+	out.Pairs, out.Exposure = *some.Pairs, some.Exposure
+	return out
+}
+
+// pieceOf returns some nodes for the driver.
+func pieceOf(n model.Nodes, nodes []int32) *drawnPiece {
+	dim := n.Dim()
+	out := &drawnPiece{Numbers: sample.Column(n.Numbers, nodes), Fields: sample.Column(n.Fields, nodes),
+		Vectors: make([]float32, len(nodes)*dim)}
 	if n.Popularity != nil {
 		out.Popularity = sample.Column(n.Popularity, nodes)
 	}

@@ -108,7 +108,8 @@ func (p *plan) heldLinks(ctx context.Context, t *task) (*heldPiece, error) {
 			all = append(all, i)
 		}
 	}
-	some, out := drawnOf(all, p.Piece.Ranks.StandingSettings), &heldPiece{}
+	r := p.Piece.Ranks
+	some, out := drawnOf(all, r.Sources, r.Seed), &heldPiece{}
 	table := shards.NodeTable{}
 	if len(some) > 0 && slices.Contains(p.Layout.Columns, shards.OrderColumn) {
 		if table, err = p.shards().Table(ctx, p.Layout, block); err != nil {
@@ -126,15 +127,15 @@ func (p *plan) heldLinks(ctx context.Context, t *task) (*heldPiece, error) {
 	return out, nil
 }
 
-// drawnOf returns the sources that are drawn of some, ascending.
-func drawnOf(sources []int32, s StandingSettings) []int32 {
-	sources = slices.Compact(slices.Sorted(slices.Values(sources)))
-	slices.SortFunc(sources, func(a, b int32) int {
-		return cmp.Compare(evaluate.DrawnBy(s.Seed, a), evaluate.DrawnBy(s.Seed, b))
+// drawnOf returns the nodes that are drawn of some, ascending.
+func drawnOf(nodes []int32, most int, seed uint64) []int32 {
+	nodes = slices.Compact(slices.Sorted(slices.Values(nodes)))
+	slices.SortFunc(nodes, func(a, b int32) int {
+		return cmp.Compare(evaluate.DrawnBy(seed, a), evaluate.DrawnBy(seed, b))
 	})
-	sources = sources[:min(len(sources), s.Sources)]
-	slices.Sort(sources)
-	return sources
+	nodes = nodes[:min(len(nodes), most)]
+	slices.Sort(nodes)
+	return nodes
 }
 
 // drawHeld draws the sources, and finds their links and their places in the order. A source that is drawn of all is
@@ -154,7 +155,7 @@ func (e *Cluster) drawHeld(ctx context.Context, r *rankPlan) error {
 			}
 		}
 		if len(links) > 4*r.Sources { // most of these are not drawn
-			kept := drawnOf(slices.Collect(maps.Keys(links)), r.StandingSettings)
+			kept := drawnOf(slices.Collect(maps.Keys(links)), r.Sources, r.Seed)
 			maps.DeleteFunc(links, func(i int32, _ []int32) bool { _, is := slices.BinarySearch(kept, i); return !is })
 		}
 		return nil
@@ -162,7 +163,7 @@ func (e *Cluster) drawHeld(ctx context.Context, r *rankPlan) error {
 	if err != nil {
 		return err
 	}
-	if r.Nodes = drawnOf(slices.Collect(maps.Keys(links)), r.StandingSettings); len(r.Nodes) == 0 {
+	if r.Nodes = drawnOf(slices.Collect(maps.Keys(links)), r.Sources, r.Seed); len(r.Nodes) == 0 {
 		return fmt.Errorf("%w: none of the held-out pairs of %s is a link", fit.ErrData, e.Shards.Root)
 	}
 	for _, i := range r.Nodes {

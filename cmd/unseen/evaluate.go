@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"math"
@@ -291,19 +290,13 @@ func (f *evaluateFlags) settings(ctx context.Context, n *fittedNetwork,
 // certify plants truths where the model was fitted.
 func certify(ctx context.Context, f evaluateFlags, m model.Model, prepared *sample.Prepared,
 	t *display) (*evaluate.Certificate, error) {
-	var settings fit.Settings
-	if err := json.Unmarshal(m.Hyperparameters, &settings); err != nil {
-		return nil, fmt.Errorf("%s: the settings of its training are damaged: %w; fit it again", f.model, err)
+	s, err := evaluate.CertificateFor(m)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", f.model, err)
 	}
-	settings.Threads = f.threads
-	var weights []float32
-	if m.Link.Kind() == "diagonal" {
-		weights = m.LinkParams[:len(m.LinkParams)-1]
-	}
-	return evaluate.Certify(ctx, prepared.Graph, evaluate.CertificateSettings{
-		Fit: settings, Pairs: prepared.Problem.Train.Len(), Repeats: f.certify, Weights: weights, Seed: f.seed,
-		Progress: t.report,
-	})
+	s.Fit.Threads, s.Pairs, s.Repeats, s.Seed = f.threads, prepared.Problem.Train.Len(), f.certify, f.seed
+	s.Progress = t.report
+	return evaluate.Certify(ctx, prepared.Graph, s)
 }
 
 // printEvaluation draws the page for a terminal of 80 columns.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 	"unseen/fit"
 	"unseen/graph"
 	"unseen/model"
+	"unseen/progress"
 	"unseen/recommend"
 	"unseen/risk"
 )
@@ -29,6 +31,7 @@ type evaluateFlags struct {
 	draws   int
 	rank    int
 	sources int
+	certify int
 	seed    uint64
 	floor   float64
 }
@@ -49,6 +52,8 @@ type evaluation struct {
 	HeldRisks []modelRisks `json:"heldRisks,omitempty"`
 	// Evaluation has intervals and other models, by those of the held-out pairs that were drawn.
 	Evaluation *evaluate.Evaluation `json:"evaluation,omitempty"`
+	// Certificate is that of --certify; Evaluation has the one that the model came with.
+	Certificate *evaluate.Certificate `json:"certificate,omitempty"`
 }
 
 func newEvaluate() *cobra.Command {
@@ -72,6 +77,10 @@ have linked to, by ŷ and by π̂ŷ: recall among the first --rank, of links bet
 two fields too, and the mean reciprocal rank. Nodes, ranks and intervals are
 those of unseen evaluate; the blocks of targets are gone through once.
 
+--certify plants known truths on the nodes, of more than 65,536 on some of them,
+and fits the method to each, which shows how far it can be trusted here. A truth
+has as many pairs as the model was fitted to, at most --pairs. The driver fits.
+
 With --exact the means over all ordered pairs of the graph too, block by block:
 nodes² products.`,
 		Example: `  unseen-beam evaluate model.safetensors shards --against naive.safetensors`,
@@ -90,11 +99,12 @@ nodes² products.`,
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.StringArrayVar(&f.against, "against", nil, "judge this `model` on the same pairs; repeatable")
-	flags.IntVar(&f.pairs, "pairs", 1<<20, "held-out pairs to draw for intervals, about")
+	flags.IntVar(&f.pairs, "pairs", 1<<20, "held-out pairs to draw for intervals, about; of a planted truth at most")
 	flags.IntVar(&f.draws, "draws", 200, "of the bootstrap over all held-out pairs")
 	flags.IntVar(&f.rank, "rank", 100, "recall among the first `K`; 0 skips it")
 	flags.IntVar(&f.sources, "sources", 500, "held-out nodes to sample for ranking")
-	flags.Uint64Var(&f.seed, "seed", 1, "of the bootstrap and of the sample")
+	flags.IntVar(&f.certify, "certify", 0, "plant this many known truths and fit each")
+	flags.Uint64Var(&f.seed, "seed", 1, "of the bootstrap, of planted truths and of the sample")
 	flags.Float64Var(&f.floor, "floor", .01, "lower limit of π̂ in R_w and R_PU")
 	flags.BoolVar(&f.exact, "exact", false, "over all ordered pairs too")
 	f.add(cmd)
@@ -113,6 +123,8 @@ func (f *evaluateFlags) run(ctx context.Context, cmd *cobra.Command, path, root 
 		return nil, fmt.Errorf("--rank is %d; give from 1 to %d, or 0 to leave ranking out", f.rank, recommend.MaxK)
 	case f.sources < 1 || f.sources > job.MostRanked:
 		return nil, fmt.Errorf("--sources is %d; give from 1 to %d", f.sources, job.MostRanked)
+	case f.certify < 0 || f.certify > 100:
+		return nil, fmt.Errorf("--certify is %d; give from 1 to 100, or leave it out", f.certify)
 	}
 	cluster, done, err := f.open(ctx, cmd, root)
 	if err != nil {
@@ -144,6 +156,11 @@ func (f *evaluateFlags) run(ctx context.Context, cmd *cobra.Command, path, root 
 			return nil, err
 		}
 	}
+	if f.certify > 0 {
+		if out.Certificate, err = f.certificate(ctx, cmd, cluster, path, m); err != nil {
+			return nil, err
+		}
+	}
 	if f.exact {
 		all, err := cluster.AllPairs(ctx, nil, judge.Predictor, graph.Universe{}, 0)
 		if err != nil {
@@ -151,9 +168,9 @@ func (f *evaluateFlags) run(ctx context.Context, cmd *cobra.Command, path, root 
 		}
 		out.All = &all
 	}
-	if out.Held == nil && out.All == nil {
-		return nil, fmt.Errorf("%w: %s holds no pairs to judge by; give --exact for all pairs, or import with a split",
-			fit.ErrData, root)
+	if out.Held == nil && out.All == nil && out.Certificate == nil {
+		return nil, fmt.Errorf("%w: %s holds no pairs to judge by; give --exact for all pairs or --certify, or import "+
+			"with a split", fit.ErrData, root)
 	}
 	return out, nil
 }
@@ -189,6 +206,22 @@ func (f *evaluateFlags) ranks(ctx context.Context, cluster *job.Cluster, path st
 		return err
 	}
 	return e.SetRanks(found.Models, found.Fields, found.Own, f.rank)
+}
+
+// certificate plants truths on the nodes of the shards.
+func (f *evaluateFlags) certificate(ctx context.Context, cmd *cobra.Command, cluster *job.Cluster, path string,
+	m model.Model) (*evaluate.Certificate, error) {
+	s, err := evaluate.CertificateFor(m)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	s.Pairs, s.Repeats, s.Seed = int(min(cluster.Manifest.Extent.Pairs, int64(f.pairs))), f.certify, f.seed
+	s.Progress = func(e progress.Event) {
+		if !f.quiet {
+			fmt.Fprintln(cmd.ErrOrStderr(), e.Message)
+		}
+	}
+	return cluster.Certify(ctx, s, 0)
 }
 
 // risks judges all models by all held-out pairs.
@@ -257,6 +290,7 @@ func (e *evaluation) print(w io.Writer) error {
 	}
 	v := e.Evaluation
 	if v == nil {
+		printCertificate(w, e.Certificate)
 		return nil
 	}
 	fmt.Fprintf(w, "\nby %d held-out pairs, %d of them linked\n", v.Pairs, v.Links)
@@ -266,10 +300,21 @@ func (e *evaluation) print(w io.Writer) error {
 		fmt.Fprintf(w, "  %s\n", v.Decided(k).Summary)
 	}
 	printRanks(w, v)
+	printCertificate(w, cmp.Or(e.Certificate, v.Certificate))
 	for _, warning := range v.Warnings {
 		fmt.Fprintf(w, "warning: %s\n", warning)
 	}
 	return nil
+}
+
+func printCertificate(w io.Writer, c *evaluate.Certificate) {
+	if c == nil {
+		return
+	}
+	fmt.Fprintln(w, "\nthe certificate")
+	for _, sentence := range c.Words() {
+		fmt.Fprintf(w, "  %s\n", sentence)
+	}
 }
 
 func (m modelRisks) print(w io.Writer) {

@@ -78,6 +78,31 @@ func (judged *evaluation) check(t *testing.T) {
 	}
 }
 
+// checkCertificate plants truths on shards with and without held-out pairs.
+func checkCertificate(t *testing.T, at func(string) string) {
+	t.Helper()
+	if out, err := run(t, "import", writeDataset(t, 1), "-o", at("whole"), "--split", "whole"); err != nil {
+		t.Fatalf("import without a split: %q, %v", out, err)
+	}
+	if out, err := run(t, "evaluate", at("ap.safetensors"), at("shards"), "--pairs", "3000", "--rank", "0", "--certify",
+		"1", "--quiet"); err != nil || !strings.Contains(out, "1 truth planted on these 200 nodes, ap reached") {
+		t.Errorf("evaluate --certify: %q, %v", out, err)
+	}
+	out, err := run(t, "evaluate", at("ap.safetensors"), at("whole"), "--certify", "2", "--pairs", "2000", "--json")
+	var judged evaluation
+	if err == nil {
+		err = json.Unmarshal([]byte(out), &judged)
+	}
+	if c := judged.Certificate; err != nil || c == nil || c.Nodes != 200 || c.Repeats != 2 || c.Pairs != 2000 ||
+		judged.Evaluation != nil {
+		t.Errorf("evaluate --certify without held-out pairs: %s, %v", out, err)
+	}
+	if _, err := run(t, "evaluate", at("ap.safetensors"), at("whole")); err == nil ||
+		!strings.Contains(err.Error(), "or --certify") {
+		t.Errorf("evaluate without held-out pairs: %v", err)
+	}
+}
+
 // TestFromDatasetToLists goes all the way, and then gives a model of other data.
 func TestFromDatasetToLists(t *testing.T) {
 	work := t.TempDir()
@@ -128,6 +153,7 @@ func TestFromDatasetToLists(t *testing.T) {
 		!strings.Contains(out, "recall@5") {
 		t.Errorf("evaluate: %q, %v", out, err)
 	}
+	checkCertificate(t, at)
 	if out, err := run(t, "recommend", at("model.safetensors"), at("shards"), "-o", at("lists"), "-k",
 		"3"); err != nil || !strings.Contains(out, "200 nodes") {
 		t.Fatalf("recommend: %q, %v", out, err)
@@ -163,6 +189,7 @@ func TestWrongCommandLines(t *testing.T) {
 		{[]string{"evaluate", "nowhere", "nowhere", "--draws", "1"}, "--draws"},
 		{[]string{"evaluate", "nowhere", "nowhere", "--floor", "1"}, "--floor"},
 		{[]string{"evaluate", "nowhere", "nowhere", "--rank", "-1"}, "--rank"},
+		{[]string{"evaluate", "nowhere", "nowhere", "--certify", "101"}, "--certify"},
 		{[]string{"import", "--from", "interactions", "--impressions", "shown.csv"}, "--impressions needs one machine"},
 		{[]string{"import", "--from", "interactions", "--lenient"}, "--lenient needs one machine"},
 		{[]string{"import", "--absurd"}, "--absurd"},
