@@ -195,10 +195,13 @@ const usualAlternatives = 9
 // compareFolds is into how many parts the sources are cut, each of which is judged by what the others say.
 const compareFolds = 64
 
-// How much alternatives are learned from: pairs at most, and pairs·dimensions² at most.
+// How much alternatives are learned from: pairs at most, pairs·dimensions² at most, and of few pairs a part, if that is
+// not fewer than so many. There are a dozen to learn, and what is not clear by these pairs is looked at closer.
 const (
 	comparedPairs    = 1 << 16
 	comparedProducts = 1 << 34
+	comparedPart     = 4
+	fewestCompared   = 1 << 13
 )
 
 // comparison is the fits of all alternatives to the same pairs.
@@ -324,12 +327,21 @@ func (p *portion) close() {
 // prepare chooses the pairs to compare by.
 func (c *comparison) prepare(ctx context.Context) error {
 	d := c.laplace.d + 1
-	c.most = min(cmp.Or(c.result.Settings.compared, comparedPairs), comparedProducts/(d*d))
+	part := max((c.available()+comparedPart-1)/comparedPart, fewestCompared)
+	c.most = min(cmp.Or(c.result.Settings.compared, min(part, comparedPairs)), comparedProducts/(d*d))
 	if err := c.take(ctx); err != nil {
 		return err
 	}
 	c.popularity = crossPopularity(c.problem, c.problem.Train.Linked, c.chosen.Pairs)
 	return nil
+}
+
+// available is how many pairs there are to choose from: where those in hand are a part, all.
+func (c *comparison) available() int {
+	if c.whole == nil {
+		return c.problem.Train.Len()
+	}
+	return int(min(c.whole.count(), math.MaxInt32))
 }
 
 // take chooses the pairs to compare by among those in hand.

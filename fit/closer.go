@@ -122,12 +122,8 @@ func (c *comparison) lookAt(ctx context.Context, f *alternativeFit) error {
 // were learned from are a part, they are chosen among all.
 func (c *comparison) lookAtMore(ctx context.Context) (bool, error) {
 	d := c.laplace.d + 1
-	most := min(4*c.most, closerPairs, closerProducts/(d*d))
-	have := c.problem.Train.Len()
-	if c.whole != nil {
-		have = int(min(c.whole.count(), math.MaxInt32))
-	}
-	if min(have, most) < c.chosen.Pairs.Len()*5/4 {
+	most := min(comparedPart*c.most, closerPairs, closerProducts/(d*d))
+	if min(c.available(), most) < c.chosen.Pairs.Len()*5/4 {
 		return false, nil
 	}
 	closer := &comparison{bayesian: c.bayesian, problem: c.problem, cell: c.cell, refuted: c.refuted, offset: c.offset,

@@ -3,6 +3,7 @@ package fit
 import (
 	"cmp"
 	"context"
+	"errors"
 	"math"
 	"slices"
 
@@ -71,12 +72,21 @@ func (c *comparison) replicateScores(ctx context.Context, f *laplace, theta []fl
 	return c.scores(ctx, f, theta, p, crossPopularity(c.problem, f.outcomes.Linked, p.chosen.Pairs))
 }
 
-// scores returns the slopes of the log-likelihood in the terms of the tests, at a fit's mode without them. A portion of
-// the pairs is not quite at its own mode; what of the slopes comes from there is taken out.
+// scores returns the slopes of the log-likelihood in the terms of the tests, at a fit's mode without them: that of the
+// portion, to which a few steps lead from the mode of all pairs. What is left of the way is taken out of the slopes.
 func (c *comparison) scores(ctx context.Context, f *laplace, theta []float64, p portion,
 	popularity []float32) ([]float64, error) {
 	l := c.base
-	l.design, l.outcomes = p.design, p.outcomes
+	l.prior, l.design, l.outcomes = f.prior, p.design, p.outcomes
+	if p.own {
+		theta = slices.Clone(theta)
+		if err := l.mode(ctx, theta, c.v, climb{enough: near}); err != nil && !errors.Is(err, ErrDiverged) {
+			return nil, err
+		}
+		if err := l.close(); err != nil {
+			return nil, err
+		}
+	}
 	l.assumed = &engine.Assumptions{Terms: c.scoreTerms(p.chosen.Pairs, popularity)}
 	defer l.close()
 	likelihood, err := l.likelihood(ctx)

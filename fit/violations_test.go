@@ -78,7 +78,7 @@ func TestSurprisingPairsSayMost(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := sample.Problem{Nodes: model.NodesOf(g), Train: train}
-	settings := Settings{Doctor: FullDoctor, Starts: []float64{.3}}
+	settings := Settings{Doctor: FullDoctor, Starts: []float64{.3}, compared: train.Len()}
 	all := mustFit(t, p, settings).Findings
 	settings.compared = train.Len() / 3
 	part := mustFit(t, p, settings).Findings
@@ -99,6 +99,34 @@ func TestSurprisingPairsSayMost(t *testing.T) {
 				t.Errorf("%s: %s is %v ± %v by a third of the pairs, by all %v ± %v", m.Alternative, name, x[0].Value,
 					x[0].Error, x[1].Value, x[1].Error)
 			}
+		}
+	}
+}
+
+// The slopes by which the assumptions are tested are those of all pairs also where a part is compared by: what the
+// method itself makes of links that obey is taken out of both, and is as large in a part.
+func TestScoresOfPart(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("slow, and this is -short; ./check runs it once without")
+	}
+	plan := world.SaturatedRare()
+	plan.Seed = 34
+	w := must(world.New(t.Context(), world.Settings{Nodes: 1200, Dim: 64, Fields: world.EvenFields(8),
+		Scenario: plan}))(t)
+	g := must(w.Linked(t.Context()))(t).Graph()
+	train, _, err := graph.Sample(g, graph.Universe{Before: g.Order()},
+		graph.SampleOptions{Src: rand.NewPCG(1, 2), PerLink: 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := sample.Problem{Nodes: model.NodesOf(g), Train: train}
+	settings := Settings{Doctor: FullDoctor, Starts: []float64{.3}, Replicates: 3, compared: train.Len()}
+	all := mustFit(t, p, settings).Findings.Tests
+	settings.compared = train.Len() * 3 / 4
+	for i, r := range mustFit(t, p, settings).Findings.Tests {
+		if se := r.Estimate / r.Z; !(math.Abs(r.Estimate-all[i].Estimate) < .1*se) {
+			t.Errorf("%s: %v ± %v by three quarters of the pairs, by all %v", r.Of, r.Estimate, se, all[i].Estimate)
 		}
 	}
 }
