@@ -32,11 +32,12 @@ type clusters struct {
 
 // How clusters are made.
 const (
-	clusterFactor = 4    // times the root of the number of rows is how many there are
-	clusterSample = 64   // rows of each that centres are found by
-	clusterRounds = 8    // of moving each centre to the mean of its rows
-	nearCentres   = 16   // of a row, among which the second is chosen
-	assignedRows  = 4096 // at a time
+	clusterFactor = 4       // times the root of the number of rows is how many there are
+	clusterSample = 64      // rows of each that centres are found by
+	clusterRounds = 8       // of moving each centre to the mean of its rows
+	nearCentres   = 16      // of a row, among which the second is chosen
+	assignedRows  = 4096    // at a time
+	mostPanels    = 1 << 28 // bytes of rows that are kept as many queries need them
 )
 
 // ClustersOf says how many clusters so many rows have.
@@ -323,6 +324,7 @@ func (c *clusters) sorted() kern.RowLists {
 	}
 	lists := listsOf(c.centres.Len(), c.first, second)
 	lists.Home = c.first
+	lists.Panels = kern.NewListPanels(c.centres.Len(), mostPanels)
 	return lists
 }
 
@@ -349,6 +351,16 @@ func (c *clusters) carried(ctx context.Context, v *graph.Vectors, to []int32, w 
 
 // Clusters is how many clusters there are.
 func (w *Web) Clusters() int { return w.clusters.centres.Len() }
+
+// Together returns the places of rows in an order in which like ones come together: by their clusters. Searches of
+// which the queries are made of such rows look at the same clusters, which are in the cache then.
+func (w *Web) Together(rows []int32) (places []int32) {
+	homes := make([]int32, len(rows))
+	for k, i := range rows {
+		homes[k] = w.clusters.first[i]
+	}
+	return listsOf(w.Clusters(), homes).Rows
+}
 
 // Many returns the hits of many queries as TopK does: for each, those of the rows in so many clusters, the best for it.
 func (w *Web) Many(ctx context.Context, s engine.TargetSearch, count, threads int) ([][]engine.Hit, error) {

@@ -631,6 +631,28 @@ func TestMany(t *testing.T) {
 	}
 }
 
+// Rows of a cluster come together, and clusters near each other do.
+func TestTogether(t *testing.T) {
+	v := vectorsOf(t, clustered(1200, 24, 0, 5))
+	w := build(t, v, Options{Threads: 2})
+	rows := rand.New(rand.NewPCG(3, 4)).Perm(1200)
+	sources := make([]int32, 700)
+	for k := range sources {
+		sources[k] = int32(rows[k])
+	}
+	places := w.Together(sources)
+	for k, at := range places[1:] {
+		if last := places[k]; w.clusters.first[sources[at]] < w.clusters.first[sources[last]] {
+			t.Fatalf("row %d of cluster %d comes after one of a later cluster", sources[at],
+				w.clusters.first[sources[at]])
+		}
+	}
+	slices.Sort(places)
+	if !slices.Equal(places, allRows(len(sources))) {
+		t.Errorf("%d places of %d rows are not each of them once", len(places), len(sources))
+	}
+}
+
 // manyFind returns the share of the best that clusters find, and fails where a score is not that of a scan or a hit may
 // not be one.
 func manyFind(t *testing.T, w *Web, s engine.TargetSearch, clusters int) float64 {

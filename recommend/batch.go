@@ -18,10 +18,11 @@ type Row struct {
 }
 
 // How many sources are scored by one call: exactly, unless an engine has a number of its own, a multiple of what is
-// compared with a vector at a time; by the index, as many as several threads look for at once.
+// compared with a vector at a time; by the index, as many as several threads look for at once, those of like nodes
+// together.
 const (
 	batchSize   = 960
-	indexedSize = 1 << 16
+	indexedSize = 1 << 15
 )
 
 // Batch recommends to many sources: the K best of each, without what it links to unless q.Linked. The same
@@ -31,13 +32,14 @@ func (r *Recommender) Batch(ctx context.Context, sources []int32, q Query) ([]Ro
 	if !q.plain() {
 		return nil, fmt.Errorf("%w: a batch has no filters and no dials; ask for each source by itself", ErrQuery)
 	}
-	rows := make([]Row, len(sources))
+	rows, order := make([]Row, len(sources)), make([]*Row, len(sources))
 	for k, i := range sources {
 		q.Source = r.Node(i)
 		if err := r.validate(q); err != nil {
 			return nil, err
 		}
 		rows[k].Source = i
+		order[k] = &rows[k]
 	}
 	together := batchSize
 	if e, many := r.engine.(engine.Batching); many {
@@ -45,12 +47,15 @@ func (r *Recommender) Batch(ctx context.Context, sources []int32, q Query) ([]Ro
 	}
 	if !q.Exact && r.ManyByIndex(q.K) {
 		together = indexedSize
+		for at, k := range r.web.Together(sources) {
+			order[at] = &rows[k]
+		}
 	}
-	for from := 0; from < len(rows); from += together {
+	for from := 0; from < len(order); from += together {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		part := rows[from:min(from+together, len(rows))]
+		part := order[from:min(from+together, len(order))]
 		if err := r.batch(ctx, part, r.ranker, q, func(row *Row, hits []engine.Hit) {
 			row.Targets, row.Logits = make([]int32, len(hits)), make([]float32, len(hits))
 			for k, h := range hits {
@@ -60,8 +65,8 @@ func (r *Recommender) Batch(ctx context.Context, sources []int32, q Query) ([]Ro
 			return nil, err
 		}
 		if r.members != nil { // the scores are not z
-			for k := range part {
-				part[k].Logits = r.logits(r.published, r.Node(part[k].Source), part[k].Targets)
+			for _, row := range part {
+				row.Logits = r.logits(r.published, r.Node(row.Source), row.Targets)
 			}
 		}
 		if r.naive == nil {
@@ -84,7 +89,7 @@ func (r *Recommender) Batch(ctx context.Context, sources []int32, q Query) ([]Ro
 }
 
 // batch finds the best of some sources by one ranker. Several goroutines call keep.
-func (r *Recommender) batch(ctx context.Context, rows []Row, by ranking, q Query,
+func (r *Recommender) batch(ctx context.Context, rows []*Row, by ranking, q Query,
 	keep func(*Row, []engine.Hit)) error {
 	if by.rows == nil {
 		return r.oneByOne(ctx, rows, by, q, keep)
@@ -109,7 +114,7 @@ func (r *Recommender) batch(ctx context.Context, rows []Row, by ranking, q Query
 	}
 	kern.Chunks(len(rows), 64, r.threads, func(_, _, from, to int) {
 		for k := from; k < to; k++ {
-			keep(&rows[k], lists[k])
+			keep(rows[k], lists[k])
 		}
 	})
 	return nil
@@ -130,7 +135,7 @@ func (r *Recommender) skipped(s Source, linked bool) (skip []int32) {
 }
 
 // oneByOne is batch for models that are no inner product.
-func (r *Recommender) oneByOne(ctx context.Context, rows []Row, by ranking, q Query,
+func (r *Recommender) oneByOne(ctx context.Context, rows []*Row, by ranking, q Query,
 	keep func(*Row, []engine.Hit)) error {
 	room := r.enter(nil)
 	defer r.rooms.Put(room)
@@ -144,7 +149,7 @@ func (r *Recommender) oneByOne(ctx context.Context, rows []Row, by ranking, q Qu
 		for _, j := range room.by.best(room.kept, q.K) {
 			hits = append(hits, engine.Hit{Target: j, Score: room.by.z[j]})
 		}
-		keep(&rows[k], hits)
+		keep(rows[k], hits)
 	}
 	return nil
 }

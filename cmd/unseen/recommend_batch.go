@@ -19,6 +19,7 @@ import (
 	"unseen/graph"
 	"unseen/internal/amount"
 	"unseen/internal/atomicfile"
+	"unseen/internal/kern"
 	"unseen/internal/safetext"
 	"unseen/progress"
 	"unseen/recommend"
@@ -112,7 +113,7 @@ func runBatch(ctx context.Context, f recommendFlags, t *display) (*batchResult, 
 	if err := plan.begin(f.output, f.resume); err != nil {
 		return nil, err
 	}
-	writer, err := newPartWriter(f.output, plan.Format, r.Recommender)
+	writer, err := newPartWriter(f.output, plan.Format, f.threads, r.Recommender)
 	if err != nil {
 		return nil, err
 	}
@@ -218,13 +219,14 @@ func (p batchPlan) begin(dir string, resume bool) error {
 // partWriter writes lists as parts.
 type partWriter struct {
 	dir, format string
+	threads     int
 	r           *recommend.Recommender
 	quoted      [][]byte // the ids of all nodes as JSON
 }
 
 // newPartWriter quotes the ids.
-func newPartWriter(dir, format string, r *recommend.Recommender) (*partWriter, error) {
-	p := &partWriter{dir, format, r, make([][]byte, r.Graph().Len())}
+func newPartWriter(dir, format string, threads int, r *recommend.Recommender) (*partWriter, error) {
+	p := &partWriter{dir, format, threads, r, make([][]byte, r.Graph().Len())}
 	for i := range p.quoted {
 		var err error
 		if p.quoted[i], err = json.Marshal(r.Graph().ID(int32(i))); err != nil {
@@ -235,17 +237,14 @@ func newPartWriter(dir, format string, r *recommend.Recommender) (*partWriter, e
 }
 
 // write writes lists as parts, from one on, each whole or not at all.
+// A run that is stopped keeps what it has made.
 func (p *partWriter) write(part int, rows []recommend.Row) error {
-	for ; len(rows) > 0; part++ {
-		own := rows[:min(len(rows), batchPart)]
-		if err := atomicfile.Write(batchFile(p.dir, p.format, part), func(w io.Writer) error {
-			return p.part(w, own)
-		}); err != nil {
-			return err
-		}
-		rows = rows[len(own):]
-	}
-	return nil
+	return kern.ChunksErr(context.Background(), len(rows), batchPart, kern.Threads(p.threads),
+		func(_, chunk, from, to int) error {
+			return atomicfile.Write(batchFile(p.dir, p.format, part+chunk), func(w io.Writer) error {
+				return p.part(w, rows[from:to])
+			})
+		})
 }
 
 // part writes the content of a part.

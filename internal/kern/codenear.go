@@ -8,6 +8,7 @@ import (
 	"math/bits"
 	"runtime"
 	"slices"
+	"sync/atomic"
 	"unsafe"
 )
 
@@ -16,6 +17,107 @@ type RowLists struct {
 	Starts []int // where each list begins in Rows, and where the last one ends
 	Rows   []int32
 	Home   []int32 // by row, the list that counts where a query looks at both; nil where no row is in two
+	// Panels keep the rows of lists as products need them, for the next queries; nil: they are made for each search.
+	Panels *ListPanels
+}
+
+// ListPanels has room for the rows of lists as columns of block products, of one matrix of codes and its lists. Many
+// goroutines may use it.
+type ListPanels struct {
+	lists []atomic.Pointer[[]panel]
+	room  atomic.Int64 // in bytes
+}
+
+// NewListPanels makes room for the panels of some lists: of the first that are asked for, so many bytes.
+func NewListPanels(lists, bytes int) *ListPanels {
+	p := &ListPanels{lists: make([]atomic.Pointer[[]panel], lists)}
+	p.room.Store(int64(bytes))
+	return p
+}
+
+// panel is some rows of a list as columns of block products.
+type panel struct {
+	rows    []int32
+	columns int       // as many, padded to the width of tiles
+	codes   []int8    // without their zero of 128
+	terms   []float32 // see reachCodes
+	low     []uint64  // of their keys
+}
+
+// newPanel has room for so many rows.
+func newPanel(rows, stride int) panel {
+	columns := roundUp(rows, codeTileColumns)
+	return panel{codes: make([]int8, columns*stride), terms: make([]float32, termCount*columns),
+		low: make([]uint64, columns)}
+}
+
+// term returns one of the arrays of terms.
+func (p *panel) term(of int) []float32 { return p.terms[of*p.columns:][:p.columns] }
+
+// fill makes rows of a list the columns.
+func (p *panel) fill(c *Codes, home []int32, list int32, rows []int32) {
+	p.rows, p.columns = rows, roundUp(len(rows), codeTileColumns)
+	p.terms = p.terms[:termCount*p.columns]
+	steps, zeros, norms := p.term(termStep), p.term(termZero), p.term(termRest)
+	reaches, leasts := p.term(termReach), p.term(termLeast)
+	for k, i := range rows {
+		p.low[k] = lowKey(home, list, i)
+		steps[k], zeros[k], norms[k] = c.scales[i], math.Float32frombits(uint32(p.pack(k, c.CodesOf(i)))), c.norms[i]
+		reaches[k], leasts[k] = 1, 0
+	}
+	for k := len(rows); k < p.columns; k++ { // columns that queries reach only as long as they reach all
+		steps[k], zeros[k], norms[k], reaches[k], leasts[k] = 0, 0, 0, 0, float32(math.Inf(1))
+	}
+	clear(p.term(termSlope))
+}
+
+// pack makes the codes of a row a column, without their zero of 128, and returns what the zero of the queries' codes
+// adds to its products.
+func (p *panel) pack(column int, codes []uint8) (zero int32) {
+	stride := len(codes)
+	tile := p.codes[column/codeTileColumns*codeTileColumns*stride:][:codeTileColumns*stride]
+	to := unsafe.Slice((*uint32)(unsafe.Pointer(unsafe.SliceData(tile))), stride/4*codeTileColumns)
+	from := unsafe.Slice((*uint32)(unsafe.Pointer(unsafe.SliceData(codes))), stride/4)
+	const pairs = 0x00ff00ff
+	var sum uint32
+	for d, at := 0, column%codeTileColumns; d < len(from); d, at = d+1, at+codeTileColumns {
+		x := from[d]
+		sum += x&pairs + x>>8&pairs
+		to[at] = x ^ 0x80808080
+		if d%128 == 127 { // a pair has room for 128 sums
+			zero += int32(sum>>16 + sum&0xffff)
+			sum = 0
+		}
+	}
+	zero += int32(sum>>16 + sum&0xffff)
+	return codeZero * (zero - codeZero*int32(stride))
+}
+
+// kept returns the panels of a list, which are kept if there is room; nil where there is not.
+func (p *ListPanels) kept(c *Codes, lists *RowLists, list int32) []panel {
+	if p == nil {
+		return nil
+	}
+	if panels := p.lists[list].Load(); panels != nil {
+		return *panels
+	}
+	rows := lists.Rows[lists.Starts[list]:lists.Starts[list+1]]
+	columns := int64(roundUp(len(rows), codeTileColumns))
+	bytes := columns * int64(c.stride+4*termCount+8)
+	if p.room.Add(-bytes) < 0 {
+		p.room.Add(bytes)
+		return nil
+	}
+	var panels []panel
+	for some := range slices.Chunk(rows, nearColumns) {
+		made := newPanel(len(some), c.stride)
+		made.fill(c, lists.Home, list, some)
+		panels = append(panels, made)
+	}
+	if !p.lists[list].CompareAndSwap(nil, &panels) {
+		p.room.Add(bytes)
+	}
+	return *p.lists[list].Load()
 }
 
 // NearSearch asks for the K rows with the largest scores by their codes. With lists, each query looks at the rows of
@@ -237,26 +339,81 @@ func largestFirst(keys []uint64, k int) {
 	}
 }
 
+// selectBuckets is by how many parts of their range the largest keys are told from the others.
+const selectBuckets = 256
+
+// largestOf returns the k largest keys, in no order and in the memory of all. It counts them by their scores, so that
+// what is done does not depend on each of them, which processors would have to guess.
+func largestOf(keys []uint64, k int) []uint64 {
+	if len(keys) <= k {
+		return keys
+	}
+	lo, hi := keys[0], keys[0]
+	for _, key := range keys[1:] {
+		lo, hi = min(lo, key), max(hi, key)
+	}
+	shift := max(bits.Len64(hi-lo)-bits.Len(selectBuckets-1), 0)
+	var counts [selectBuckets]int32
+	for _, key := range keys {
+		counts[uint8((key-lo)>>shift)]++
+	}
+	bucket, above := selectBuckets-1, 0
+	for above+int(counts[bucket]) < k {
+		above += int(counts[bucket])
+		bucket--
+	}
+	if counts[bucket] > selectBuckets {
+		largestFirst(keys, k)
+		return keys[:k]
+	}
+	var aside [selectBuckets + 1]uint64 // those of the bucket
+	count, within, last := 0, 0, uint64(bucket)
+	for _, key := range keys {
+		of := (key - lo) >> shift
+		keys[count], aside[within] = key, key
+		count += int((last - of) >> 63) // if it is of a later bucket
+		within += int(((last ^ of) - 1) >> 63)
+	}
+	largestFirst(aside[:within], k-above)
+	copy(keys[above:k], aside[:within])
+	return keys[:k]
+}
+
 // near is a search for some queries by one thread, among lists of rows.
 type near struct {
 	c      *Codes
 	s      CodeSearch // of which the queries, the offsets and the slopes are in probes
 	k      int
 	lists  RowLists
-	probes []nearProbe // of all queries
 	own    []int32     // the queries of this search
-	found  []nearFound // of each of those
+	probes []nearProbe // of each of those
+	found  []nearFound
+	most   float64  // the largest of all values
+	seen   []uint64 // lists that a query looks at, in bits
+	wanted []int32  // places of own queries, by the list that they look at
+	starts []int    // where those of each list begin
 
-	block  *codeBlock // of queries that look at a list; nil where there are no block products
-	worker codeWorker
-	rows   *Codes // those of a list, gathered
-	fields []uint16
+	fields []uint16 // of some rows of a list
 	values []float32
-	most   float64 // the largest of all values
-	scores []float32
-	wanted []int32 // places of own queries, by the list that they look at
-	starts []int   // where those of each list begin
+	scores []float32 // where there are no block products
+	block  *nearBlock
 }
+
+// nearBlock is room for block products of queries with rows. The queries are what codes are of in other products, and
+// the rows are the columns.
+type nearBlock struct {
+	own     panel   // where those of lists are not kept
+	all     []uint8 // the codes of all queries of this search
+	asked   *Codes  // some of them
+	slopes  []float32
+	offsets []float32 // by query and row where there are some, or of all queries
+	places  []uint16  // of the queries in offsets
+	sums    []int32
+	masks   []uint16
+}
+
+// nearColumns is how many rows are multiplied with queries at a time, so that they stay in the cache.
+const nearColumns = 10 * codeTileColumns
 
 func newNear(c *Codes, probes []nearProbe, own []int32, k int, s CodeSearch, lists RowLists) *near {
 	if s.Offsets == nil { // which there is room for by field
@@ -265,33 +422,39 @@ func newNear(c *Codes, probes []nearProbe, own []int32, k int, s CodeSearch, lis
 	if s.Slopes == nil {
 		s.Values = nil
 	}
-	n := &near{c: c, s: s, k: k, lists: lists, probes: probes, own: own, found: make([]nearFound, len(own)),
-		most: largest(s.Values)}
+	n := &near{c: c, s: s, k: k, lists: lists, own: own, probes: make([]nearProbe, len(own)),
+		found: make([]nearFound, len(own)), most: largest(s.Values), seen: make([]uint64, len(lists.Starts)/64+1),
+		fields: make([]uint16, nearColumns), values: make([]float32, nearColumns)}
 	most := nearRoom * k
 	room := make([]uint64, most*len(own))
 	for q := range n.found {
 		n.found[q] = nearFound{keys: room[most*q:][:0:most], least: float32(math.Inf(-1))}
+		n.probes[q] = probes[own[q]]
 	}
-	longest := 0
-	for l := range len(lists.Starts) - 1 {
-		longest = max(longest, lists.Starts[l+1]-lists.Starts[l])
-	}
-	n.fields, n.values = make([]uint16, longest), make([]float32, longest)
 	if !codeBlocks() {
-		n.scores = make([]float32, longest)
+		n.scores = make([]float32, nearColumns)
 		return n
 	}
-	fields := 1
-	if s.Fields != nil {
-		fields += int(slices.Max(s.Fields))
+	b := &nearBlock{own: newPanel(nearColumns, c.stride), all: make([]uint8, len(own)*c.stride),
+		slopes: make([]float32, codeBlockRows), offsets: make([]float32, nearColumns),
+		places: make([]uint16, codeBlockRows), sums: make([]int32, codeBlockRows*nearColumns),
+		masks: make([]uint16, codeBlockRows*nearColumns/16)}
+	b.asked = &Codes{stride: c.stride, bytes: make([]uint8, codeBlockRows*c.stride),
+		scales: make([]float32, codeBlockRows), rests: make([]float32, codeBlockRows),
+		norms: make([]float32, codeBlockRows)}
+	if s.Offsets != nil {
+		b.offsets = make([]float32, codeBlockRows*nearColumns)
+		for q := range b.places {
+			b.places[q] = uint16(q)
+		}
 	}
-	longest = roundUp(longest, codeBlockRows)
-	n.rows = &Codes{stride: c.stride, bytes: make([]uint8, longest*c.stride), scales: make([]float32, longest),
-		rests: make([]float32, longest), norms: make([]float32, longest)}
-	n.block = &codeBlock{c: n.rows, panels: make([]int8, codeGroup*c.stride),
-		terms: make([]float32, termCount*codeGroup), offsets: make([]float32, fields*codeGroup)}
-	n.worker = codeWorker{sums: make([]int32, codeBlockRows*codeGroup),
-		masks: make([]uint16, codeBlockRows*codeGroup/16)}
+	for q := range n.probes {
+		to := b.all[q*c.stride:][:c.stride]
+		for d, x := range n.probes[q].codes {
+			to[d] = uint8(x) ^ codeZero // x + 128
+		}
+	}
+	n.block = b
 	return n
 }
 
@@ -306,17 +469,7 @@ func (n *near) run(ctx context.Context, lists func(p *nearProbe) []int32) error 
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		rows := n.lists.Rows[n.lists.Starts[l]:n.lists.Starts[l+1]]
-		n.gather(rows)
-		for len(wanted) > 0 {
-			some := wanted[:min(len(wanted), codeGroup)]
-			if n.block != nil {
-				n.multiply(int32(l), rows, some)
-			} else {
-				n.oneByOne(int32(l), rows, some)
-			}
-			wanted = wanted[len(some):]
-		}
+		n.look(int32(l), wanted)
 	}
 	for q := range n.found {
 		n.keep(int32(q))
@@ -338,7 +491,7 @@ func (n *near) end(results [][]RowScore) {
 func (n *near) sort(lists func(p *nearProbe) []int32) {
 	count := len(n.lists.Starts) - 1
 	n.starts = make([]int, count+1)
-	for _, q := range n.own {
+	for q := range n.probes {
 		if p := &n.probes[q]; p.known {
 			for _, l := range lists(p) {
 				n.starts[l+1]++
@@ -350,97 +503,111 @@ func (n *near) sort(lists func(p *nearProbe) []int32) {
 	}
 	n.wanted = slices.Grow(n.wanted[:0], n.starts[count])[:n.starts[count]]
 	next := slices.Clone(n.starts)
-	for k, q := range n.own {
+	for q := range n.probes {
 		if p := &n.probes[q]; p.known {
 			for _, l := range lists(p) {
-				n.wanted[next[l]] = int32(k)
+				n.wanted[next[l]] = int32(q)
 				next[l]++
 			}
 		}
 	}
 }
 
-// gather copies what is known of the rows of a list.
-func (n *near) gather(rows []int32) {
-	stride := n.c.stride
-	for k, i := range rows {
-		if n.s.Fields != nil {
-			n.fields[k] = n.s.Fields[i]
+// look has some queries look at a list.
+func (n *near) look(list int32, queries []int32) {
+	var kept []panel
+	if n.block != nil {
+		kept = n.lists.Panels.kept(n.c, &n.lists, list)
+	}
+	rows := n.lists.Rows[n.lists.Starts[list]:n.lists.Starts[list+1]]
+	for at := 0; at*nearColumns < len(rows); at++ {
+		some := rows[at*nearColumns : min((at+1)*nearColumns, len(rows))]
+		for k, i := range some {
+			if n.s.Fields != nil {
+				n.fields[k] = n.s.Fields[i]
+			}
+			if n.s.Values != nil {
+				n.values[k] = n.s.Values[i]
+			}
+		}
+		if n.block == nil {
+			n.oneByOne(list, some, queries)
+			continue
+		}
+		p := &n.block.own
+		if kept == nil {
+			p.fill(n.c, n.lists.Home, list, some)
+		} else {
+			p = &kept[at]
 		}
 		if n.s.Values != nil {
-			n.values[k] = n.s.Values[i]
+			own := *p
+			own.terms = slices.Clone(p.terms)
+			copy(own.term(termSlope), n.values[:len(some)])
+			p = &own
 		}
-		if n.block != nil {
-			copy(n.rows.bytes[k*stride:][:stride], n.c.bytes[int(i)*stride:][:stride])
-			n.rows.scales[k], n.rows.norms[k] = n.c.scales[i], n.c.norms[i]
+		for queries := range slices.Chunk(queries, codeBlockRows) {
+			n.multiply(p, queries)
 		}
 	}
 }
 
-// multiply scores the rows of a list for some queries by block products.
-func (n *near) multiply(list int32, rows, queries []int32) {
-	b, w := n.block, &n.worker
-	b.columns = roundUp(len(queries), codeTileColumns)
-	b.terms = b.terms[:termCount*b.columns]
-	for at := range b.columns {
-		n.pack(at, queries)
+// multiply offers the rows of a panel to some queries, by block products. These fuse what scores round, so that they
+// are given a little more, and what reaches is scored again.
+func (n *near) multiply(rows *panel, queries []int32) {
+	b, stride, columns := n.block, n.c.stride, rows.columns
+	for at, q := range queries {
+		p := &n.probes[q]
+		copy(b.asked.bytes[at*stride:][:stride], b.all[int(q)*stride:][:stride])
+		least := float64(n.found[q].least)
+		more := math.Abs(least)*0x1p-18 + leastSlack
+		if n.terms() {
+			more += (largest(p.offsets) + math.Abs(float64(p.slope))*n.most) * 0x1p-18
+		}
+		b.asked.scales[at], b.asked.norms[at], b.asked.rests[at] = p.step, p.rest, above32(more-least)
+		b.slopes[at] = p.slope
+		if n.s.Offsets != nil {
+			n.addOffsets(b.offsets[at*columns:][:len(rows.rows)], p.offsets)
+		}
 	}
-	words, least := b.columns/16, b.term(termLeast)
-	for from := 0; from < len(rows); from += codeBlockRows {
-		count := min(codeBlockRows, len(rows)-from)
-		b.multiply(w.sums, from, count)
-		reachCodes(w.masks, &codeReach{n.rows, from, count, w.sums, n.values[from : from+count],
-			n.fields[from : from+count], b.terms, b.offsets})
-		for r := range count {
-			for at, mask := range w.masks[r*words:][:words] {
-				for ; mask != 0; mask &= mask - 1 {
-					column := 16*at + bits.TrailingZeros16(mask)
-					if column >= len(queries) { // none reaches it but rows of which nothing is known
-						break
-					}
-					zero := int32(math.Float32bits(b.term(termZero)[column]))
-					z := float32(float32(n.rows.scales[from+r]*b.term(termStep)[column]) *
-						float32(w.sums[r*b.columns+column]-zero)) // rounded: some processors would fuse it
-					if z = n.whole(z, queries[column], from+r); z >= least[column] {
-						n.offer(queries[column], list, rows[from+r], z)
-						least[column] = n.found[queries[column]].least
-					}
+	for at := 0; at < columns; at += codeTileColumns {
+		for r := 0; r < len(queries); r += codeTileRows {
+			tileCodes(b.sums[r*columns+at:], columns, b.asked.bytes[r*stride:], stride, rows.codes[at*stride:])
+		}
+	}
+	reachCodes(b.masks, &codeReach{b.asked, 0, len(queries), b.sums, b.slopes, b.places, rows.terms, b.offsets})
+	words, scales, zeros := columns/16, rows.term(termStep), rows.term(termZero)
+	for r, q := range queries {
+		f, step, sums := &n.found[q], b.asked.scales[r], b.sums[r*columns:][:columns]
+		for at, mask := range b.masks[r*words:][:words] {
+			for ; mask != 0; mask &= mask - 1 {
+				k := 16*at + bits.TrailingZeros16(mask)
+				if k >= len(rows.rows) {
+					break
+				}
+				zero := int32(math.Float32bits(zeros[k]))
+				z := float32(float32(scales[k]*step) * float32(sums[k]-zero)) // rounded: some would fuse it
+				if z = n.whole(z, q, k); z >= f.least {
+					n.offer(q, rows.low[k], z)
 				}
 			}
 		}
 	}
 }
 
-// pack makes a query a column of the block, or makes a column that no row reaches. Block products fuse what the score
-// rounds, so that they are given a little more, and what reaches is scored again.
-func (n *near) pack(at int, queries []int32) {
-	b := n.block
-	if at >= len(queries) {
-		b.term(termLeast)[at] = float32(math.Inf(1))
-		return
-	}
-	p := &n.probes[n.own[queries[at]]]
-	fours := len(p.codes) / 4
-	from := unsafe.Slice((*int32)(unsafe.Pointer(unsafe.SliceData(p.codes))), fours)
-	panel := b.panels[at/codeTileColumns*codeTileColumns*n.c.stride:][:codeTileColumns*n.c.stride]
-	to := unsafe.Slice((*int32)(unsafe.Pointer(unsafe.SliceData(panel))), fours*codeTileColumns)[at%codeTileColumns:]
-	for d, x := range from {
-		to[d*codeTileColumns] = x
-	}
-	terms := b.terms[at:]
-	terms[termStep*b.columns], terms[termZero*b.columns] = p.step, math.Float32frombits(uint32(p.zero))
-	terms[termReach*b.columns], terms[termRest*b.columns] = 0, p.rest
-	terms[termSlope*b.columns], terms[termLeast*b.columns] = p.slope, n.found[queries[at]].least
-	margin := float32(leastSlack)
-	if n.terms() {
-		margin = above32((largest(p.offsets)+math.Abs(float64(p.slope))*n.most)*0x1p-18 + leastSlack)
-	}
-	for f := range len(b.offsets) / codeGroup {
-		x := margin
-		if f < len(p.offsets) {
-			x += p.offsets[f]
+// addOffsets sets what the fields of the gathered rows add to their scores.
+func (n *near) addOffsets(to, offsets []float32) {
+	switch {
+	case len(offsets) == 0:
+		clear(to)
+	case n.s.Fields == nil:
+		for k := range to {
+			to[k] = offsets[0]
 		}
-		b.offsets[f*b.columns+at] = x
+	default:
+		for k, field := range n.fields[:len(to)] {
+			to[k] = offsets[field]
+		}
 	}
 }
 
@@ -450,12 +617,12 @@ func (n *near) terms() bool { return n.s.Offsets != nil || n.s.Slopes != nil }
 // oneByOne is multiply where there are no block products.
 func (n *near) oneByOne(list int32, rows, queries []int32) {
 	for _, q := range queries {
-		p := &n.probes[n.own[q]]
+		p := &n.probes[q]
 		probe := Probe{codes: p.codes, zero: p.zero, step: p.step}
 		n.c.DotsAt(n.scores, &probe, rows)
 		for k, z := range n.scores[:len(rows)] {
 			if z = n.whole(z, q, k); z >= n.found[q].least {
-				n.offer(q, list, rows[k], z)
+				n.offer(q, lowKey(n.lists.Home, list, rows[k]), z)
 			}
 		}
 	}
@@ -466,7 +633,7 @@ func (n *near) whole(z float32, q int32, k int) float32 {
 	if !n.terms() {
 		return z
 	}
-	p := &n.probes[n.own[q]]
+	p := &n.probes[q]
 	switch {
 	case len(p.offsets) == 0:
 	case n.s.Fields == nil:
@@ -480,32 +647,50 @@ func (n *near) whole(z float32, q int32, k int) float32 {
 	return z
 }
 
-// offer gives a row of a list to a query.
-func (n *near) offer(q, list, row int32, z float32) {
-	f := &n.found[q]
-	key := HitKey(RowScore{row, z})
-	if n.lists.Home != nil && n.lists.Home[row] != list {
-		key |= 1
+// lowKey is the part of a key that a row and a list that it is in decide.
+func lowKey(home []int32, list, row int32) uint64 {
+	low := HitKey(RowScore{Row: row}) & math.MaxUint32
+	if home != nil && home[row] != list {
+		low |= 1
 	}
-	if f.keys = append(f.keys, key); len(f.keys) == cap(f.keys) {
+	return low
+}
+
+// offer gives a row to a query.
+func (n *near) offer(q int32, low uint64, z float32) {
+	f := &n.found[q]
+	if f.keys = append(f.keys, HitKey(RowScore{Score: z})&^math.MaxUint32|low); len(f.keys) == cap(f.keys) {
 		n.keep(q)
 	}
 }
 
 // keep forgets all but the best of a query: rows that may not be hits, and those met twice.
 func (n *near) keep(q int32) {
-	f, query := &n.found[q], n.own[q]
+	f, query, visits := &n.found[q], n.own[q], n.probes[q].visits
+	if n.lists.Home != nil {
+		for _, l := range visits {
+			n.seen[l/64] |= 1 << (l % 64)
+		}
+	}
 	sure := f.keys[:f.sure]
 	for _, key := range f.keys[f.sure:] {
 		row := HitOf(key).Row
-		if n.s.keeps(int(query), row) &&
-			(key&1 == 0 || !slices.Contains(n.probes[query].visits, n.lists.Home[row])) {
+		if key&1 != 0 {
+			if l := n.lists.Home[row]; n.seen[l/64]>>(l%64)&1 != 0 {
+				continue
+			}
+		}
+		if n.s.keeps(int(query), row) {
 			sure = append(sure, key&^1)
 		}
 	}
+	if n.lists.Home != nil {
+		for _, l := range visits {
+			n.seen[l/64] = 0
+		}
+	}
 	if len(sure) >= n.k {
-		largestFirst(sure, n.k)
-		sure = sure[:n.k]
+		sure = largestOf(sure, n.k)
 		f.least = HitOf(slices.Min(sure)).Score
 	}
 	f.keys, f.sure = sure, len(sure)

@@ -182,12 +182,21 @@ func (r rotation) turn(x []float64) {
 
 // mix is the Walsh–Hadamard transform of 2^k numbers, which keeps lengths.
 func mix(x []float64) {
-	for half := 1; half < len(x); half *= 2 {
-		for from := 0; from < len(x); from += 2 * half {
-			a, b := x[from:from+half], x[from+half:from+2*half]
+	half := 1
+	for ; 4*half <= len(x); half *= 4 { // pairs, and pairs of those, at once
+		for from := 0; from < len(x); from += 4 * half {
+			part := x[from:][:4*half]
+			a, b, c, d := part[:half], part[half:][:half], part[2*half:][:half], part[3*half:][:half]
 			for k := range a {
-				a[k], b[k] = a[k]+b[k], a[k]-b[k]
+				p, q, r, s := a[k]+b[k], a[k]-b[k], c[k]+d[k], c[k]-d[k]
+				a[k], b[k], c[k], d[k] = p+r, q+s, p-r, q-s
 			}
+		}
+	}
+	if half < len(x) {
+		a, b := x[:half], x[half:][:half]
+		for k := range a {
+			a[k], b[k] = a[k]+b[k], a[k]-b[k]
 		}
 	}
 	scale := 1 / math.Sqrt(float64(len(x)))
@@ -312,13 +321,15 @@ func (c *Codes) turned(q []float32) []float32 {
 func split(q []float32, most float64) (steps []int32, step float32, norm, rest float64) {
 	step = float32(largest(q) / most)
 	steps = make([]int32, len(q))
-	for d, x := range q {
-		s := math.Round(float64(x) / float64(step))
-		s = min(max(s, -most), most)
-		e := float64(x) - float64(float64(step)*s)
+	size, inverse, bound := float64(step), 1/float64(step), int32(most)
+	for d, x32 := range q {
+		x := float64(x32)
+		z := float64(x * inverse)
+		s := min(max(int32(z+math.Copysign(.5, z)), -bound), bound)
+		e := x - float64(size*float64(s))
 		rest += float64(e * e)
-		norm += float64(float64(x) * float64(x))
-		steps[d] = int32(s)
+		norm += float64(x * x)
+		steps[d] = s
 	}
 	return steps, step, math.Sqrt(norm) * (1 + 0x1p-20), math.Sqrt(rest) * (1 + 0x1p-20)
 }

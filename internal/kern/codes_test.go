@@ -552,10 +552,15 @@ func TestNear(t *testing.T) {
 		}
 		in.Starts = append(in.Starts, len(in.Rows))
 	}
+	kept := in
+	kept.Panels = NewListPanels(lists, 25*144*(c.stride+4*termCount+8)) // a list has 120 rows
 	for name, s := range map[string]NearSearch{
 		"all rows": {CodeSearch: plain}, "all rows, with terms": {CodeSearch: terms},
 		"lists": {CodeSearch: plain, Lists: in, Centres: centres, Visits: 9, CentreFields: make([]uint16, lists)},
 		"lists, with terms": {CodeSearch: terms, Lists: in, Centres: centres, Visits: 9,
+			CentreFields: make([]uint16, lists), CentreValues: numbers(lists)},
+		"lists, some kept": {CodeSearch: plain, Lists: kept, Centres: centres, Visits: 9},
+		"lists, some kept, with terms": {CodeSearch: terms, Lists: kept, Centres: centres, Visits: 9,
 			CentreFields: make([]uint16, lists), CentreValues: numbers(lists)}} {
 		var first [][]RowScore
 		eachVariant(t, func(t *testing.T) {
@@ -576,6 +581,40 @@ func TestNear(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// largestOf finds the largest, whatever they are.
+func TestLargestOf(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	keys := map[string]func() uint64{
+		"anything": random.Uint64,
+		"few":      func() uint64 { return random.Uint64N(50) },
+		"one":      func() uint64 { return 7 },
+		"scores": func() uint64 {
+			return HitKey(RowScore{int32(random.IntN(1000)), float32(random.NormFloat64())})
+		},
+		"most far below": func() uint64 {
+			if random.IntN(20) == 0 {
+				return random.Uint64N(10)
+			}
+			return math.MaxUint64 - random.Uint64N(1000)
+		},
+	}
+	for name, key := range keys {
+		for range 500 {
+			all := make([]uint64, 1+random.IntN(900))
+			for k := range all {
+				all[k] = key()
+			}
+			k := 1 + random.IntN(len(all))
+			want := slices.Clone(all)
+			slices.Sort(want)
+			got := largestOf(slices.Clone(all), k)
+			if slices.Sort(got); !slices.Equal(got, want[len(want)-k:]) {
+				t.Fatalf("%s: the %d largest of %v are not %v", name, k, all, got)
+			}
+		}
 	}
 }
 
