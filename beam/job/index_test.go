@@ -93,6 +93,40 @@ func TestListsByIndexes(t *testing.T) {
 	}
 }
 
+// Indexes and lists by them have the same bytes on every runner.
+func TestIndexesAreThoseOfEveryRunner(t *testing.T) {
+	ctx := t.Context()
+	s := newSetup(t, 500, 8)
+	m := must(must(fit.Fit(ctx, s.Problem, settingsFor("naive")))(t).Model())(t)
+	for _, cut := range []shards.CutSettings{{Nodes: 170}, {Nodes: 250}} {
+		var first map[string]string // by file
+		for name, runner := range runners() {
+			cluster, manifest := s.cut(t, cut)
+			cluster.Runner = runner
+			made := must(cluster.MakeIndexes(ctx, IndexSettings{Fewest: 100, Seed: 1}))(t)
+			if len(made) != len(manifest.Blocks) {
+				t.Fatalf("%s: %d indexes of %d blocks", name, len(made), len(manifest.Blocks))
+			}
+			files := map[string]string{}
+			for block := range made {
+				files[indexName(block)] = string(must(cluster.Shards.ReadAll(ctx, indexName(block)))(t))
+			}
+			to := shards.Location{Root: filepath.Join(t.TempDir(), "lists")}
+			lists := must(cluster.Recommend(ctx, m, to, ListSettings{K: 10, Part: 200, Recall: .2}))(t)
+			if lists.Recall == nil || !lists.Recall.Used {
+				t.Fatalf("%s: lists without the indexes: %+v", name, lists.Recall)
+			}
+			for _, part := range lists.Parts {
+				files[part] = string(must(to.ReadAll(ctx, part))(t))
+			}
+			if first != nil && !maps.Equal(files, first) {
+				t.Errorf("%s has other indexes or lists in blocks of %d", name, cut.Nodes)
+			}
+			first = files
+		}
+	}
+}
+
 // shareFound is the share of the exact lists of some nodes that was found.
 func shareFound(found, exact map[string][]string, nodes []string) float64 {
 	all, hit := 0, 0

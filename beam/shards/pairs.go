@@ -40,9 +40,12 @@ type nodeRow struct {
 	Order      int32   `parquet:"order"`
 }
 
+// writtenBy is a constant, so that the bytes do not depend on which program wrote them.
+var writtenBy = parquet.CreatedBy("unseen", "1", "shards")
+
 // WritePairs writes pairs as Parquet; exposure may be nil.
 func WritePairs(w io.Writer, p *graph.Pairs, exposure []risk.Exposure) error {
-	out := parquet.NewGenericWriter[row](w)
+	out := parquet.NewGenericWriter[row](w, writtenBy)
 	rows := make([]row, 0, 4096)
 	for k := range p.Len() {
 		r := row{p.Source[k], p.Target[k], p.Linked[k], p.Weight[k], p.Rate[k], 0}
@@ -70,7 +73,7 @@ type NodeTable struct {
 
 // WriteNodes writes nodes as Parquet.
 func WriteNodes(w io.Writer, t NodeTable) error {
-	out := parquet.NewGenericWriter[nodeRow](w)
+	out := parquet.NewGenericWriter[nodeRow](w, writtenBy)
 	rows := make([]nodeRow, 0, 4096)
 	for k, id := range t.IDs {
 		r := nodeRow{ID: id, Field: int32(t.Fields[k])}
