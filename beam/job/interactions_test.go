@@ -67,8 +67,8 @@ func newShop(t testing.TB, people, items, rows int, header string, value func(*r
 	var goods, users []string
 	for j := range items + 4 {
 		if j%5 != 3 {
-			goods = append(goods, fmt.Sprintf("i%d,%s,thing %d of kind %d and %d", (j*13)%(items+4),
-				[]string{"tools", "toys", "none", "books"}[j%4], j, j%3, rng.IntN(9)))
+			goods = append(goods, fmt.Sprintf("i%d,%s,thing %d of kind %d and %d make%d", (j*13)%(items+4),
+				[]string{"tools", "toys", "none", "books"}[j%4], j, j%3, rng.IntN(9), j%20))
 		}
 	}
 	for i := range people / 2 {
