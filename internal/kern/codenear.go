@@ -140,7 +140,7 @@ const nearQueries = 8192
 const earlyVisits = 4
 
 // nearRoom is how many times as many rows as are wanted are kept before the best of them are chosen.
-const nearRoom = 3
+const nearRoom = 2
 
 // Near returns for each query the rows with the largest scores by their codes, which is nearly the order of the
 // scores, in no order; scores are those by codes. A query that cannot be coded has none. The result depends neither on
