@@ -381,11 +381,13 @@ func (s *blockSums) strip(ctx context.Context, from nodeSpan, own int) (total sh
 	}
 	defer queries.Close()
 	defer block.Close()
-	offsets := make([]float32, len(from.nodes)*fields)
+	offsets, even := make([]float32, len(from.nodes)*fields), make([]bool, len(from.nodes))
 	for r, i := range from.nodes {
-		s.inner.Query(queries.Row(r), offsets[r*fields:(r+1)*fields], s.params, i)
+		own := offsets[r*fields : (r+1)*fields]
+		s.inner.Query(queries.Row(r), own, s.params, i)
+		even[r] = !slices.ContainsFunc(own, func(x float32) bool { return x != own[0] })
 	}
-	room, exposure := make([]float32, len(from.nodes)*blockBreadth), make([]float32, len(from.nodes)*blockBreadth)
+	room, exposed := make([]float32, len(from.nodes)*blockBreadth), make(exposedBlock, fields)
 	right := s.right
 	if s.mirrored {
 		right = right[:own+1]
@@ -410,57 +412,96 @@ func (s *blockSums) strip(ctx context.Context, from nodeSpan, own int) (total sh
 		z := room[:len(from.nodes)*width]
 		for r := range from.nodes {
 			own, row := offsets[r*fields:(r+1)*fields], z[r*width:(r+1)*width]
+			if even[r] {
+				kern.Shift(row, own[0])
+				continue
+			}
 			for k, j := range to.nodes {
 				row[k] += own[s.nodes.Fields[j]]
 			}
 		}
-		column, exposure := s.to.column(to.nodes[0]), exposure[:len(z)]
+		column := s.to.column(to.nodes[0])
 		switch {
 		case !s.mirrored || number == own:
-			total.there[column].Add(s.sum(z, exposure, from, to, int32(number)+1))
+			total.there[column].Add(s.sum(z, exposed, from, to, int32(number)+1))
 		case !s.to.byFields() || from.field == to.field:
-			total.there[column].Add(s.sumBoth(z, exposure, from, to))
+			total.there[column].Add(s.sumBoth(z, exposed, from, to))
 		default:
-			total.there[column].Add(s.sum(z, exposure, from, to, none))
-			total.back[column].Add(s.sumBack(z, exposure, from, to))
+			total.there[column].Add(s.sum(z, exposed, from, to, none))
+			total.back[column].Add(s.sumBack(z, exposed, from, to))
 		}
 	}
 	return total, nil
 }
 
-// sum sums one block by its logits z, which it changes. exposure is room for as many.
-func (s *blockSums) sum(z, exposure []float32, from, to nodeSpan, number int32) Sums {
-	var sums kern.UnlinkedSums
-	shared := s.share(from, to)
-	if !shared {
-		s.exposures(exposure, z, from, to)
-	}
+// sum sums one block by its logits z, which it changes. number is that of the span of targets.
+func (s *blockSums) sum(z []float32, e exposedBlock, from, to nodeSpan, number int32) Sums {
 	without := s.leaveOut(z, from, to, number)
 	pairs := int64(len(z) - without)
-	if shared {
+	var sums kern.UnlinkedSums
+	if s.share(from, to) {
 		pi := s.addShared(&sums, z, s.ofFields(from.field)[to.field])
 		return sumsOf(sums, pairs, pi*float64(pairs))
 	}
-	if without > 0 {
-		for k, x := range z {
-			if x == kern.Without {
-				exposure[k] = kern.Without
-			}
-		}
+	for r, i := range from.nodes {
+		there, _ := s.exposed(e, i, to)
+		sums.AddEach(z[r*len(to.nodes):(r+1)*len(to.nodes)], there, s.rule())
 	}
-	return s.sumEach(z, exposure, pairs)
+	return sumsOf(sums, pairs, sums.Propensity)
 }
 
-// sumEach sums pairs that each have their own π̂, given its logits, which it changes.
-func (s *blockSums) sumEach(z, exposure []float32, pairs int64) Sums {
-	var sums kern.UnlinkedSums
-	sums.AddEach(z, exposure, s.Floor)
-	kern.Sigmoid(exposure, exposure)
-	var shown [4]float64
-	for k, pi := range exposure {
-		shown[k%len(shown)] += float64(pi)
+// exposedBlock is what the exposure of a block's pairs has of its targets, by the field of the source, as far as it was
+// needed. It is used again for other targets.
+type exposedBlock []*exposedField
+
+// exposedField is what the exposure of sources of a field has of targets, and that of the other direction.
+type exposedField struct {
+	there, back [blockBreadth]float32
+	to          *int32 // the first of the targets
+}
+
+// exposed returns the exposure of the pairs of a source with the targets of a span and, where z is mirrored, of those
+// in the other direction.
+func (s *blockSums) exposed(e exposedBlock, source int32, to nodeSpan) (there, back kern.Exposed) {
+	own := int(s.nodes.Fields[source])
+	if e[own] == nil {
+		e[own] = new(exposedField)
 	}
-	return sumsOf(sums, pairs, shown[0]+shown[1]+shown[2]+shown[3])
+	of := e[own]
+	if of.to != &to.nodes[0] {
+		of.to = &to.nodes[0]
+		s.exposeTo(of, own, to)
+	}
+	there.Each, back.Each = of.there[:len(to.nodes)], of.back[:len(to.nodes)]
+	if s.terms.Source != nil {
+		there.Own = s.terms.Source[source]
+	}
+	if s.terms.Target != nil {
+		back.Own = s.terms.Target[source]
+	}
+	return there, back
+}
+
+// exposeTo sets what the exposure of sources of a field has of targets.
+func (s *blockSums) exposeTo(of *exposedField, field int, to nodeSpan) {
+	fields := s.ofFields(field)
+	for k, j := range to.nodes {
+		if of.there[k] = s.terms.Constant + fields[s.nodes.Fields[j]]; s.terms.Target != nil {
+			of.there[k] += s.terms.Target[j]
+		}
+	}
+	if !s.mirrored {
+		return
+	}
+	for k, j := range to.nodes {
+		if of.back[k] = s.terms.Constant + s.ofFields(int(s.nodes.Fields[j]))[field]; s.terms.Source != nil {
+			of.back[k] += s.terms.Source[j]
+		}
+	}
+}
+
+func (s *blockSums) rule() kern.ExposureRule {
+	return kern.ExposureRule{Slope: s.terms.Link, Floor: s.Floor}
 }
 
 func sumsOf(sums kern.UnlinkedSums, pairs int64, propensity float64) Sums {
@@ -495,72 +536,38 @@ func (s *blockSums) propensity(byFields float32) (p kern.Propensity) {
 const none = -1
 
 // sumBoth sums the pairs of a block of two spans that have no node in common, in both directions, by the same z.
-func (s *blockSums) sumBoth(z, exposure []float32, from, to nodeSpan) Sums {
-	if s.share(from, to) {
-		there := s.propensity(s.ofFields(from.field)[to.field])
-		back := s.propensity(s.ofFields(to.field)[from.field])
-		if min(there.Pi, back.Pi) >= s.Floor {
-			var sums kern.UnlinkedSums
-			sums.AddBoth(z, there, back)
-			return sumsOf(sums, 2*int64(len(z)), (there.Pi+back.Pi)*float64(len(z)))
+func (s *blockSums) sumBoth(z []float32, e exposedBlock, from, to nodeSpan) Sums {
+	var sums kern.UnlinkedSums
+	if !s.share(from, to) {
+		for r, i := range from.nodes {
+			there, back := s.exposed(e, i, to)
+			sums.AddEachBoth(z[r*len(to.nodes):(r+1)*len(to.nodes)], there, back, s.rule())
 		}
+		return sumsOf(sums, 2*int64(len(z)), sums.Propensity)
 	}
-	sums := s.sum(z, exposure, from, to, none)
-	sums.Add(s.sumBack(z, exposure, from, to))
-	return sums
+	there := s.propensity(s.ofFields(from.field)[to.field])
+	back := s.propensity(s.ofFields(to.field)[from.field])
+	if min(there.Pi, back.Pi) >= s.Floor {
+		sums.AddBoth(z, there, back)
+		return sumsOf(sums, 2*int64(len(z)), (there.Pi+back.Pi)*float64(len(z)))
+	}
+	total := s.sum(z, e, from, to, none)
+	total.Add(s.sumBack(z, e, from, to))
+	return total
 }
 
 // sumBack sums the pairs of a block in the other direction, by the same z.
-func (s *blockSums) sumBack(z, exposure []float32, from, to nodeSpan) Sums {
+func (s *blockSums) sumBack(z []float32, e exposedBlock, from, to nodeSpan) Sums {
+	var sums kern.UnlinkedSums
 	if s.share(from, to) {
-		var sums kern.UnlinkedSums
 		pi := s.addShared(&sums, z, s.ofFields(to.field)[from.field])
 		return sumsOf(sums, int64(len(z)), pi*float64(len(z)))
 	}
-	width := len(to.nodes)
-	own, fields := make([]float32, width), make([]uint16, width) // what is the source's here
-	for k, j := range to.nodes {
-		fields[k] = s.nodes.Fields[j]
-		if own[k] = s.terms.Constant; s.terms.Source != nil {
-			own[k] += s.terms.Source[j]
-		}
-	}
-	byField := make([]float32, s.nodes.FieldCount)
 	for r, i := range from.nodes {
-		for g := range byField {
-			byField[g] = s.ofFields(g)[s.nodes.Fields[i]]
-			if s.terms.Target != nil {
-				byField[g] += s.terms.Target[i]
-			}
-		}
-		row, logits := exposure[r*width:(r+1)*width], z[r*width:(r+1)*width]
-		for k, x := range logits {
-			row[k] = own[k] + byField[fields[k]] + s.terms.Link*x
-		}
+		_, back := s.exposed(e, i, to)
+		sums.AddEach(z[r*len(to.nodes):(r+1)*len(to.nodes)], back, s.rule())
 	}
-	return s.sumEach(z, exposure, int64(len(z)))
-}
-
-// exposures sets s of every pair of a block, given its z.
-func (s *blockSums) exposures(out, z []float32, from, to nodeSpan) {
-	width := len(to.nodes)
-	target, fields := make([]float32, width), make([]uint16, width)
-	for k, j := range to.nodes {
-		fields[k] = s.nodes.Fields[j]
-		if s.terms.Target != nil {
-			target[k] = s.terms.Target[j]
-		}
-	}
-	for r, i := range from.nodes {
-		own, byField := s.terms.Constant, s.ofFields(int(s.nodes.Fields[i]))
-		if s.terms.Source != nil {
-			own += s.terms.Source[i]
-		}
-		row, logits := out[r*width:(r+1)*width], z[r*width:(r+1)*width]
-		for k, x := range logits {
-			row[k] = own + byField[fields[k]] + s.terms.Link*x + target[k]
-		}
-	}
+	return sumsOf(sums, int64(len(z)), sums.Propensity)
 }
 
 // ofFields returns the terms of a source's field with every field of a target.

@@ -197,7 +197,11 @@ func BenchmarkFunctions(b *testing.B) {
 		"sigmoidsoftplus": func() { SigmoidSoftplus(y, loss, z) },
 		"lossSums":        func() { var s UnlinkedSums; s.Add(z, 0.3, 0.7) },
 		"lossSumsBoth":    func() { var s UnlinkedSums; s.AddBoth(z, Propensity{0.3, 0.7}, Propensity{0.6, 0.4}) },
-		"lossSumsEach":    func() { var s UnlinkedSums; s.AddEach(z, z, 0.01) },
+		"lossSumsEach":    func() { var s UnlinkedSums; s.AddEach(z, Exposed{z, 1}, ExposureRule{.1, .01}) },
+		"lossSumsEachBoth": func() {
+			var s UnlinkedSums
+			s.AddEachBoth(z, Exposed{z, 1}, Exposed{y, -1}, ExposureRule{.1, .01})
+		},
 	} {
 		b.Run(name, func(b *testing.B) {
 			benchmarkVariants(b, func(b *testing.B) {

@@ -325,18 +325,29 @@ func blockSums(sums [][2]float64, x, y []float32) {
 	}
 }
 
-func lossSumsEach(sums *[5]float64, z, s []float32, ceiling float32) {
+func lossSumsEach(sums *[6]float64, z, s []float32, of eachRule) {
 	switch active {
 	case avx512:
-		lossSumsEachAVX512(sums, p32(z), p32(s), len(z), ceiling)
+		lossSumsEachAVX512(sums, p32(z), p32(s), len(z), of.own, of.slope, of.ceiling)
 	case avx2:
-		lossSumsEachAVX2(sums, p32(z), p32(s), len(z), ceiling)
+		lossSumsEachAVX2(sums, p32(z), p32(s), len(z), of.own, of.slope, of.ceiling)
 	default:
-		lossSumsEachGo(sums, z, s, ceiling)
+		lossSumsEachGo(sums, z, s, of)
 	}
 }
 
-func lossSumsBoth(sums *[5]float64, z []float32, there, back propensity) {
+func lossSumsEachBoth(sums *[6]float64, z, s, t []float32, of eachRule) {
+	switch active {
+	case avx512:
+		lossSumsEachBothAVX512(sums, p32(z), p32(s), p32(t), len(z), of.own, of.other, of.slope, of.ceiling)
+	case avx2:
+		lossSumsEachBothAVX2(sums, p32(z), p32(s), p32(t), len(z), of.own, of.other, of.slope, of.ceiling)
+	default:
+		lossSumsEachBothGo(sums, z, s, t, of)
+	}
+}
+
+func lossSumsBoth(sums *[6]float64, z []float32, there, back propensity) {
 	switch active {
 	case avx512:
 		lossSumsBothAVX512(sums, p32(z), len(z), there.pi, there.rest, back.pi, back.rest)
@@ -347,7 +358,7 @@ func lossSumsBoth(sums *[5]float64, z []float32, there, back propensity) {
 	}
 }
 
-func lossSums(sums *[5]float64, z []float32, pi, rest float32) {
+func lossSums(sums *[6]float64, z []float32, pi, rest float32) {
 	switch active {
 	case avx512:
 		lossSumsAVX512(sums, p32(z), len(z), pi, rest)

@@ -224,15 +224,23 @@ func teaching(y, w, z []float32) {
 
 func blockSums(sums [][2]float64, x, y []float32) { blockSumsGo(sums, x, y) }
 
-func lossSumsEach(sums *[5]float64, z, s []float32, ceiling float32) {
+func lossSumsEach(sums *[6]float64, z, s []float32, of eachRule) {
 	if active == plain {
-		lossSumsEachGo(sums, z, s, ceiling)
+		lossSumsEachGo(sums, z, s, of)
 		return
 	}
-	lossSumsEachNEON(sums, p32(z), p32(s), len(z), ceiling)
+	lossSumsEachNEON(sums, p32(z), p32(s), len(z), of.own, of.slope, of.ceiling)
 }
 
-func lossSumsBoth(sums *[5]float64, z []float32, there, back propensity) {
+func lossSumsEachBoth(sums *[6]float64, z, s, t []float32, of eachRule) {
+	if active == plain {
+		lossSumsEachBothGo(sums, z, s, t, of)
+		return
+	}
+	lossSumsEachBothNEON(sums, p32(z), p32(s), p32(t), len(z), of.own, of.other, of.slope, of.ceiling)
+}
+
+func lossSumsBoth(sums *[6]float64, z []float32, there, back propensity) {
 	if active == plain {
 		lossSumsBothGo(sums, z, there, back)
 		return
@@ -240,7 +248,7 @@ func lossSumsBoth(sums *[5]float64, z []float32, there, back propensity) {
 	lossSumsBothNEON(sums, p32(z), len(z), there.pi, there.rest, back.pi, back.rest)
 }
 
-func lossSums(sums *[5]float64, z []float32, pi, rest float32) {
+func lossSums(sums *[6]float64, z []float32, pi, rest float32) {
 	if active == plain {
 		lossSumsGo(sums, z, pi, rest)
 		return

@@ -63,13 +63,15 @@ func logSigmoid(dst, z []float32)                              { logSigmoidGo(ds
 func sigmoidSoftplus(y, loss, z []float32)                     { sigmoidSoftplusGo(y, loss, z) }
 func teaching(y, w, z []float32)                               { teachingGo(y, w, z) }
 func blockSums(sums [][2]float64, x, y []float32)              { blockSumsGo(sums, x, y) }
-func lossSums(sums *[5]float64, z []float32, pi, rest float32) { lossSumsGo(sums, z, pi, rest) }
+func lossSums(sums *[6]float64, z []float32, pi, rest float32) { lossSumsGo(sums, z, pi, rest) }
 
-func lossSumsEach(sums *[5]float64, z, s []float32, ceiling float32) {
-	lossSumsEachGo(sums, z, s, ceiling)
+func lossSumsEach(sums *[6]float64, z, s []float32, of eachRule) { lossSumsEachGo(sums, z, s, of) }
+
+func lossSumsEachBoth(sums *[6]float64, z, s, t []float32, of eachRule) {
+	lossSumsEachBothGo(sums, z, s, t, of)
 }
 
-func lossSumsBoth(sums *[5]float64, z []float32, there, back propensity) {
+func lossSumsBoth(sums *[6]float64, z []float32, there, back propensity) {
 	lossSumsBothGo(sums, z, there, back)
 }
 

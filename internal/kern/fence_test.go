@@ -207,7 +207,8 @@ func TestFunctionsStayInside(t *testing.T) {
 			SigmoidSoftplus(first, third, second)
 			var sums UnlinkedSums
 			sums.Add(second, .3, .7)
-			sums.AddEach(second, third, .1)
+			sums.AddEach(second, Exposed{third, 1}, ExposureRule{.1, .1})
+			sums.AddEachBoth(second, Exposed{third, 1}, Exposed{first, 2}, ExposureRule{.1, .1})
 			sums.AddBoth(second, Propensity{.3, .7}, Propensity{.6, .4})
 			bits := placeIn[uint16](y, n)
 			ToHalf(bits, second)

@@ -78,9 +78,11 @@ type UnlinkedSums struct {
 	Psi    float64 // Σ ψ·softplus(z), ψ = u/q: the part that is really no link
 	Tau    float64 // Σ τ·softplus(−z), τ = y(1−π)/q: the part that was never shown
 	NegLog float64 // Σ −log q: the likelihood
+	// Propensity is Σ π of pairs that each have their own; whoever adds pairs that share one knows it.
+	Propensity float64
 }
 
-// Without is a logit z that adds nothing to any sum: σ is 0 there.
+// Without is the logit z of what is no pair: it adds nothing to any sum.
 const Without = -1000
 
 // Add adds the sums over unlinked pairs with logits z, propensity pi and rest = 1−pi, which the
@@ -89,7 +91,7 @@ const Without = -1000
 func (s *UnlinkedSums) Add(z []float32, pi, rest float64) {
 	// As π → 1 nothing is hidden: ψ = 1, τ = 0 and −log q = softplus(z).
 	if rest < 1e-30 {
-		var sums [5]float64
+		var sums [6]float64
 		addLosses(&sums, z, 0.5, 0.5)
 		s.Loss += sums[0]
 		s.Psi += sums[0]
@@ -116,7 +118,7 @@ func (s *UnlinkedSums) AddBoth(z []float32, there, back Propensity) {
 		return
 	}
 	narrow := func(p Propensity) propensity { return propensity{float32(p.Pi), float32(p.Rest)} }
-	var sums [5]float64
+	var sums [6]float64
 	whole := len(z) - len(z)%lanes()
 	lossSumsBoth(&sums, z[:whole], narrow(there), narrow(back))
 	if whole < len(z) {
@@ -130,33 +132,83 @@ func (s *UnlinkedSums) AddBoth(z []float32, there, back Propensity) {
 	s.Link += 2 * sums[4]
 }
 
-// mostExposure is the largest logit of exposure that AddEach tells from a larger one: beyond it 1/q may be no normal
-// float32.
-const mostExposure = 86
+// Exposed says by which logits the pairs of a row are shown: Own, and for each pair its element of Each.
+type Exposed struct {
+	Each []float32
+	Own  float32
+}
+
+// ExposureRule is what the exposure of all pairs has in common: Slope times z is added to every logit. ψ and τ take
+// propensities below the floor for the floor, which is itself below 1.
+type ExposureRule struct {
+	Slope float32
+	Floor float64
+}
+
+// The largest logits of exposure that AddEach and AddEachBoth tell from larger ones: beyond, 1/q, or that of the
+// product of both q, may be no normal float32.
+const (
+	mostExposure     = 86
+	mostExposureBoth = 43
+)
 
 // AddEach is Add for pairs that each have their own propensity, given by its logit; logits beyond ±86 count as ±86.
-// ψ and τ take propensities below the floor for the floor, which is itself below 1.
-func (s *UnlinkedSums) AddEach(z, exposure []float32, floor float64) {
-	exposure = exposure[:len(z)]
-	sums, ceiling := s.array(), float32(1-floor)
-	whole := len(z) - len(z)%lanes()
-	lossSumsEach(&sums, z[:whole], exposure[:whole], ceiling)
+func (s *UnlinkedSums) AddEach(z []float32, by Exposed, rule ExposureRule) {
+	sums, whole := s.array(), len(z)-len(z)%lanes()
+	of := eachRule{by.Own, 0, rule.Slope, float32(1 - rule.Floor)}
+	lossSumsEach(&sums, z[:whole], by.Each[:whole], of)
 	if whole < len(z) {
-		tail := padded(z[whole:])
-		var last [maxLanes]float32
-		copy(last[:], exposure[whole:])
-		lossSumsEach(&sums, tail[:lanes()], last[:lanes()], ceiling)
+		tail, last := padded(z[whole:]), paddedExposure(by, z[whole:], whole, rule)
+		lossSumsEach(&sums, tail[:lanes()], last[:lanes()], eachRule{ceiling: of.ceiling})
 	}
 	s.set(sums)
 }
 
-func (s *UnlinkedSums) array() [5]float64 { return [5]float64{s.Loss, s.Psi, s.Tau, s.NegLog, s.Link} }
-
-func (s *UnlinkedSums) set(sums [5]float64) {
-	s.Loss, s.Psi, s.Tau, s.NegLog, s.Link = sums[0], sums[1], sums[2], sums[3], sums[4]
+// AddEachBoth adds the sums over unlinked pairs in both directions, where z is the same and the exposure is not; logits
+// of exposure beyond ±43 count as ±43.
+func (s *UnlinkedSums) AddEachBoth(z []float32, there, back Exposed, rule ExposureRule) {
+	var sums [6]float64
+	whole := len(z) - len(z)%lanes()
+	of := eachRule{there.Own, back.Own, rule.Slope, float32(1 - rule.Floor)}
+	lossSumsEachBoth(&sums, z[:whole], there.Each[:whole], back.Each[:whole], of)
+	if whole < len(z) {
+		tail := padded(z[whole:])
+		one, two := paddedExposure(there, z[whole:], whole, rule), paddedExposure(back, z[whole:], whole, rule)
+		lossSumsEachBoth(&sums, tail[:lanes()], one[:lanes()], two[:lanes()], eachRule{ceiling: of.ceiling})
+	}
+	s.Loss += 2 * sums[0]
+	s.Psi += sums[1]
+	s.Tau += sums[2]
+	s.NegLog += sums[3]
+	s.Link += 2 * sums[4]
+	s.Propensity += sums[5]
 }
 
-func addLosses(sums *[5]float64, z []float32, pi, rest float32) {
+// eachRule is what the kernels of pairs with their own propensities have in common: what is added to the logits of one
+// direction and of the other, their slope in z, and the highest 1−π of ψ and τ.
+type eachRule struct{ own, other, slope, ceiling float32 }
+
+// paddedExposure is the logits of the last few pairs, from some place on, in a register whose other lanes are not
+// shown.
+func paddedExposure(by Exposed, z []float32, from int, rule ExposureRule) (buffer [maxLanes]float32) {
+	for i := range buffer {
+		if buffer[i] = Without; i < len(z) {
+			at := math.Max(-math.MaxFloat32, math.Min(math.MaxFloat32, float64(z[i])))
+			buffer[i] = float32(float64(by.Own+by.Each[from+i]) + float64(rule.Slope)*at)
+		}
+	}
+	return buffer
+}
+
+func (s *UnlinkedSums) array() [6]float64 {
+	return [6]float64{s.Loss, s.Psi, s.Tau, s.NegLog, s.Link, s.Propensity}
+}
+
+func (s *UnlinkedSums) set(sums [6]float64) {
+	s.Loss, s.Psi, s.Tau, s.NegLog, s.Link, s.Propensity = sums[0], sums[1], sums[2], sums[3], sums[4], sums[5]
+}
+
+func addLosses(sums *[6]float64, z []float32, pi, rest float32) {
 	whole := len(z) - len(z)%lanes()
 	lossSums(sums, z[:whole], pi, rest)
 	if whole < len(z) {

@@ -187,13 +187,19 @@ func sumsOf64(z []float32, s func(i int) float64, floor float64, certain bool) (
 	return want
 }
 
-// wantSums holds sums against those of float64. Every term is ≥ 0, so the sum is the magnitude; float32 terms may
-// underflow.
+// wantSums holds the sums of n pairs against those of float64. Every term is ≥ 0, so the sum is the magnitude; float32
+// terms may underflow.
 func wantSums(t *testing.T, what string, got, want UnlinkedSums, n int) {
+	t.Helper()
+	wantSumsBut(t, what, got, want, 1e-34*float64(n))
+}
+
+// wantSumsBut is wantSums where what underflows may come to so much.
+func wantSumsBut(t *testing.T, what string, got, want UnlinkedSums, least float64) {
 	t.Helper()
 	a, b := got.array(), want.array()
 	for i, x := range a {
-		if !(math.Abs(x-b[i]) <= 16*epsilon*b[i]+1e-34*float64(n)) {
+		if !(math.Abs(x-b[i]) <= 16*epsilon*b[i]+least) {
 			t.Errorf("%s: sum %d: got %v, want %v (%.1f ε)", what, i, x, b[i], math.Abs(x-b[i])/b[i]/epsilon)
 		}
 	}
@@ -270,38 +276,105 @@ func TestUnlinkedSumsBoth(t *testing.T) {
 	})
 }
 
+// exposedBy is the logit of every pair's exposure, rounded as the kernels do, up to the largest that counts.
+func exposedBy(z []float32, by Exposed, slope float32, most float64) func(i int) float64 {
+	limit := func(x, most float64) float64 { return math.Max(-most, math.Min(most, x)) }
+	return func(i int) float64 {
+		own := float64(by.Own + by.Each[i])
+		return limit(float64(float32(own+float64(slope)*limit(float64(z[i]), math.MaxFloat32))), most)
+	}
+}
+
+// withPropensity adds Σ π of pairs that each have their own.
+func withPropensity(want UnlinkedSums, z []float32, s func(i int) float64) UnlinkedSums {
+	for i, x := range z {
+		if pi, _ := Sigmoid64(s(i)); x > Without {
+			want.Propensity += pi
+		}
+	}
+	return want
+}
+
 func TestUnlinkedSumsEach(t *testing.T) {
 	eachVariant(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(4, 3))
 		for _, n := range append([]int{10000}, lengths...) {
-			for _, floor := range []float64{0, .01, .3, .999} {
-				z, s := finite(logits(rng, n)), finite(logits(rng, n))
+			for k, floor := range []float64{0, .01, .3, .999} {
+				z := finite(logits(rng, n))
+				by, slope := Exposed{finite(logits(rng, n)), []float32{0, -3, 1, 5}[k]}, []float32{0, .3, 1, -.1}[k]
 				var got UnlinkedSums
-				got.AddEach(z, s, floor)
+				got.AddEach(z, by, ExposureRule{slope, floor})
 				// float32 knows 1−floor by its last bit, as it knows the floor of Add
 				floor = 1 - float64(float32(1-floor))
-				want := sumsOf64(z, func(i int) float64 { return math.Max(-86, math.Min(86, float64(s[i]))) }, floor,
-					false)
+				s := exposedBy(z, by, slope, 86)
+				want := withPropensity(sumsOf64(z, s, floor, false), z, s)
 				wantSums(t, fmt.Sprintf("n %d, floor %v", n, floor), got, want, n)
 			}
 			// one propensity for all is what Add has
 			z, s := finite(logits(rng, n)), slices.Repeat([]float32{-1.25}, n)
 			var each, one UnlinkedSums
-			each.AddEach(z, s, 0)
+			each.AddEach(z, Exposed{Each: s}, ExposureRule{})
 			pi, rest := Sigmoid64(-1.25)
 			one.Add(z, pi, rest)
+			one = withPropensity(one, z, func(int) float64 { return -1.25 })
 			wantSums(t, fmt.Sprintf("n %d, one propensity", n), each, one, n)
 		}
 		for _, at := range []int{0, 1} {
 			pair := [2][]float32{{1, 2}, {1, 2}}
 			pair[at][1] = float32(math.NaN())
 			var sums UnlinkedSums
-			if sums.AddEach(pair[0], pair[1], 0); !math.IsNaN(sums.Psi) || !math.IsNaN(sums.NegLog) {
+			if sums.AddEach(pair[0], Exposed{Each: pair[1]}, ExposureRule{}); !math.IsNaN(sums.Psi) ||
+				!math.IsNaN(sums.NegLog) {
 				t.Errorf("NaN was swallowed: %+v", sums)
 			}
 		}
 		var sums UnlinkedSums
-		if sums.AddEach([]float32{Without}, []float32{3}, .01); sums != (UnlinkedSums{}) {
+		if sums.AddEach([]float32{Without}, Exposed{Each: []float32{3}}, ExposureRule{Floor: .01}); sums !=
+			(UnlinkedSums{}) {
+			t.Errorf("a pair that is left out adds %+v", sums)
+		}
+	})
+}
+
+// Both directions of pairs that each have their own exposure come to what each of them does.
+func TestUnlinkedSumsEachBoth(t *testing.T) {
+	eachVariant(t, func(t *testing.T) {
+		rng := rand.New(rand.NewPCG(6, 3))
+		for _, n := range append([]int{10000}, lengths...) {
+			for k, floor := range []float64{0, .01, .3, .999} {
+				z := finite(logits(rng, n))
+				there := Exposed{finite(logits(rng, n)), []float32{0, -3, 1, 5}[k]}
+				back := Exposed{finite(logits(rng, n)), []float32{1, 3, -6, 0}[k]}
+				slope := []float32{0, .3, 1, -.1}[k]
+				var got UnlinkedSums
+				got.AddEachBoth(z, there, back, ExposureRule{slope, floor})
+				floor = 1 - float64(float32(1-floor))
+				var sums [6]float64
+				for _, by := range []Exposed{there, back} {
+					s := exposedBy(z, by, slope, 43)
+					one := withPropensity(sumsOf64(z, s, floor, false), z, s)
+					for i, x := range one.array() {
+						sums[i] += x
+					}
+				}
+				var want UnlinkedSums
+				want.set(sums)
+				// 1−y of 1e-45 is none; over q of 2e-19, times softplus(z) of 104
+				wantSumsBut(t, fmt.Sprintf("n %d, floor %v", n, floor), got, want, 1e-24*float64(n))
+			}
+		}
+		for at := range 3 {
+			rows := [3][]float32{{1, 2}, {1, 2}, {1, 2}}
+			rows[at][1] = float32(math.NaN())
+			var sums UnlinkedSums
+			if sums.AddEachBoth(rows[0], Exposed{Each: rows[1]}, Exposed{Each: rows[2]}, ExposureRule{}); !math.IsNaN(
+				sums.Psi) || !math.IsNaN(sums.NegLog) {
+				t.Errorf("NaN was swallowed: %+v", sums)
+			}
+		}
+		var sums UnlinkedSums
+		if sums.AddEachBoth([]float32{Without}, Exposed{Each: []float32{3}}, Exposed{Each: []float32{-1}},
+			ExposureRule{.2, .01}); sums != (UnlinkedSums{}) {
 			t.Errorf("a pair that is left out adds %+v", sums)
 		}
 	})

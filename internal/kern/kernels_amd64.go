@@ -137,17 +137,22 @@ func blockSumsAVX512(sums *[2]float64, x *float32, y *float32, blocks int)
 // lossSumsAVX512: adds Σ softplus(z), Σ ψ·softplus(z), Σ τ·softplus(−z), Σ −log q, Σ y; rest = 1−pi > 0; count is a multiple of the lanes.
 //
 //go:noescape
-func lossSumsAVX512(sums *[5]float64, z *float32, count int, pi float32, rest float32)
+func lossSumsAVX512(sums *[6]float64, z *float32, count int, pi float32, rest float32)
 
-// lossSumsEachAVX512: adds Σ softplus(z), Σ ψ·softplus(z), Σ τ·softplus(−z), Σ −log q, Σ y; π = σ(s) of each element, and at least 1−ceiling in ψ and τ; count is a multiple of the lanes.
+// lossSumsEachAVX512: adds Σ softplus(z), Σ ψ·softplus(z), Σ τ·softplus(−z), Σ −log q, Σ y; Σ π; π = σ(own + s + slope·z) of each element, and at least 1−ceiling in ψ and τ; count is a multiple of the lanes.
 //
 //go:noescape
-func lossSumsEachAVX512(sums *[5]float64, z *float32, s *float32, count int, ceiling float32)
+func lossSumsEachAVX512(sums *[6]float64, z *float32, s *float32, count int, own float32, slope float32, ceiling float32)
 
 // lossSumsBothAVX512: adds Σ softplus(z), Σ ψ·softplus(z), Σ τ·softplus(−z), Σ −log q, Σ y; ψ, τ and −log q of both directions, π = pi and back, rest = 1−pi, kept = 1−back, rest·kept ≥ 1e-30; count is a multiple of the lanes.
 //
 //go:noescape
-func lossSumsBothAVX512(sums *[5]float64, z *float32, count int, pi float32, rest float32, back float32, kept float32)
+func lossSumsBothAVX512(sums *[6]float64, z *float32, count int, pi float32, rest float32, back float32, kept float32)
+
+// lossSumsEachBothAVX512: adds Σ softplus(z), Σ ψ·softplus(z), Σ τ·softplus(−z), Σ −log q, Σ y; ψ, τ, −log q and π, the last of the sums, of both directions, π = σ(own + s + slope·z) and σ(other + t + slope·z) of each element, and at least 1−ceiling in ψ and τ; count is a multiple of the lanes.
+//
+//go:noescape
+func lossSumsEachBothAVX512(sums *[6]float64, z *float32, s *float32, t *float32, count int, own float32, other float32, slope float32, ceiling float32)
 
 // adamAVX512: first += blend1·(g−first), second += blend2·(g²−second), params −= step·first/(√second·root + epsilon); count is a multiple of the lanes.
 //
@@ -292,17 +297,22 @@ func blockSumsAVX2(sums *[2]float64, x *float32, y *float32, blocks int)
 // lossSumsAVX2: adds Σ softplus(z), Σ ψ·softplus(z), Σ τ·softplus(−z), Σ −log q, Σ y; rest = 1−pi > 0; count is a multiple of the lanes.
 //
 //go:noescape
-func lossSumsAVX2(sums *[5]float64, z *float32, count int, pi float32, rest float32)
+func lossSumsAVX2(sums *[6]float64, z *float32, count int, pi float32, rest float32)
 
-// lossSumsEachAVX2: adds Σ softplus(z), Σ ψ·softplus(z), Σ τ·softplus(−z), Σ −log q, Σ y; π = σ(s) of each element, and at least 1−ceiling in ψ and τ; count is a multiple of the lanes.
+// lossSumsEachAVX2: adds Σ softplus(z), Σ ψ·softplus(z), Σ τ·softplus(−z), Σ −log q, Σ y; Σ π; π = σ(own + s + slope·z) of each element, and at least 1−ceiling in ψ and τ; count is a multiple of the lanes.
 //
 //go:noescape
-func lossSumsEachAVX2(sums *[5]float64, z *float32, s *float32, count int, ceiling float32)
+func lossSumsEachAVX2(sums *[6]float64, z *float32, s *float32, count int, own float32, slope float32, ceiling float32)
 
 // lossSumsBothAVX2: adds Σ softplus(z), Σ ψ·softplus(z), Σ τ·softplus(−z), Σ −log q, Σ y; ψ, τ and −log q of both directions, π = pi and back, rest = 1−pi, kept = 1−back, rest·kept ≥ 1e-30; count is a multiple of the lanes.
 //
 //go:noescape
-func lossSumsBothAVX2(sums *[5]float64, z *float32, count int, pi float32, rest float32, back float32, kept float32)
+func lossSumsBothAVX2(sums *[6]float64, z *float32, count int, pi float32, rest float32, back float32, kept float32)
+
+// lossSumsEachBothAVX2: adds Σ softplus(z), Σ ψ·softplus(z), Σ τ·softplus(−z), Σ −log q, Σ y; ψ, τ, −log q and π, the last of the sums, of both directions, π = σ(own + s + slope·z) and σ(other + t + slope·z) of each element, and at least 1−ceiling in ψ and τ; count is a multiple of the lanes.
+//
+//go:noescape
+func lossSumsEachBothAVX2(sums *[6]float64, z *float32, s *float32, t *float32, count int, own float32, other float32, slope float32, ceiling float32)
 
 // adamAVX2: first += blend1·(g−first), second += blend2·(g²−second), params −= step·first/(√second·root + epsilon); count is a multiple of the lanes.
 //

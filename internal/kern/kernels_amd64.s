@@ -4034,7 +4034,7 @@ done:
 	VZEROUPPER
 	RET
 
-// func lossSumsAVX512(sums *[5]float64, z *float32, count int, pi float32, rest float32)
+// func lossSumsAVX512(sums *[6]float64, z *float32, count int, pi float32, rest float32)
 // Requires: AVX, AVX512DQ, AVX512F
 TEXT ·lossSumsAVX512(SB), NOSPLIT, $0-32
 	MOVQ         sums+0(FP), AX
@@ -4567,20 +4567,20 @@ DATA lanes3f317218<>+56(SB)/4, $0x3f317218
 DATA lanes3f317218<>+60(SB)/4, $0x3f317218
 GLOBL lanes3f317218<>(SB), RODATA|NOPTR, $64
 
-// func lossSumsEachAVX512(sums *[5]float64, z *float32, s *float32, count int, ceiling float32)
+// func lossSumsEachAVX512(sums *[6]float64, z *float32, s *float32, count int, own float32, slope float32, ceiling float32)
 // Requires: AVX, AVX512DQ, AVX512F
-TEXT ·lossSumsEachAVX512(SB), NOSPLIT, $0-36
-	MOVQ         sums+0(FP), AX
-	MOVQ         z+8(FP), CX
-	MOVQ         count+24(FP), DX
-	MOVQ         s+16(FP), BX
-	VBROADCASTSS ceiling+32(FP), Z0
-	VPXORD       Z1, Z1, Z1
-	VPXORD       Z2, Z2, Z2
-	VPXORD       Z3, Z3, Z3
-	VPXORD       Z4, Z4, Z4
-	VPXORD       Z5, Z5, Z5
-	XORQ         SI, SI
+TEXT ·lossSumsEachAVX512(SB), NOSPLIT, $0-44
+	MOVQ   sums+0(FP), AX
+	MOVQ   z+8(FP), CX
+	MOVQ   count+24(FP), DX
+	MOVQ   s+16(FP), BX
+	VPXORD Z0, Z0, Z0
+	VPXORD Z1, Z1, Z1
+	VPXORD Z2, Z2, Z2
+	VPXORD Z3, Z3, Z3
+	VPXORD Z4, Z4, Z4
+	VPXORD Z5, Z5, Z5
+	XORQ   SI, SI
 
 by2:
 	LEAQ          32(SI), DI
@@ -4588,47 +4588,61 @@ by2:
 	JGT           by2_end
 	VMOVUPS       (CX)(SI*4), Z6
 	VMOVUPS       64(CX)(SI*4), Z7
-	VMOVUPS       (BX)(SI*4), Z8
-	VMOVUPS       64(BX)(SI*4), Z9
-	VMOVUPS       lanes42ac0000<>+0(SB), Z10
-	VMINPS        Z8, Z10, Z10
-	VMOVUPS       lanes42ac0000<>+0(SB), Z8
-	VMINPS        Z9, Z8, Z8
-	VMOVUPS       lanesc2ac0000<>+0(SB), Z9
-	VMAXPS        Z10, Z9, Z9
-	VMOVUPS       lanesc2ac0000<>+0(SB), Z10
-	VMAXPS        Z8, Z10, Z10
-	VORPS         lanes80000000<>+0(SB), Z9, Z8
-	VORPS         lanes80000000<>+0(SB), Z10, Z23
+	VMOVUPS       lanes7f7fffff<>+0(SB), Z8
+	VMINPS        Z6, Z8, Z8
+	VMOVUPS       lanes7f7fffff<>+0(SB), Z6
+	VMINPS        Z7, Z6, Z6
+	VMOVUPS       lanesff7fffff<>+0(SB), Z7
+	VMAXPS        Z8, Z7, Z7
+	VMOVUPS       lanesff7fffff<>+0(SB), Z8
+	VMAXPS        Z6, Z8, Z8
+	VMOVUPS       (BX)(SI*4), Z6
+	VMOVUPS       64(BX)(SI*4), Z21
+	VBROADCASTSS  own+32(FP), Z22
+	VADDPS        Z22, Z6, Z6
+	VADDPS        Z22, Z21, Z21
+	VBROADCASTSS  slope+36(FP), Z22
+	VFMADD231PS   Z22, Z7, Z6
+	VFMADD231PS   Z22, Z8, Z21
+	VMOVUPS       lanes42ac0000<>+0(SB), Z22
+	VMINPS        Z6, Z22, Z22
+	VMOVUPS       lanes42ac0000<>+0(SB), Z6
+	VMINPS        Z21, Z6, Z6
+	VMOVUPS       lanesc2ac0000<>+0(SB), Z21
+	VMAXPS        Z22, Z21, Z21
+	VMOVUPS       lanesc2ac0000<>+0(SB), Z22
+	VMAXPS        Z6, Z22, Z22
+	VORPS         lanes80000000<>+0(SB), Z21, Z6
+	VORPS         lanes80000000<>+0(SB), Z22, Z23
 	VMOVUPS       lanesc2d20000<>+0(SB), Z24
-	VMAXPS        Z8, Z24, Z24
-	VMOVUPS       lanesc2d20000<>+0(SB), Z8
-	VMAXPS        Z23, Z8, Z8
+	VMAXPS        Z6, Z24, Z24
+	VMOVUPS       lanesc2d20000<>+0(SB), Z6
+	VMAXPS        Z23, Z6, Z6
 	VMULPS        lanes3fb8aa3b<>+0(SB), Z24, Z23
-	VMULPS        lanes3fb8aa3b<>+0(SB), Z8, Z25
+	VMULPS        lanes3fb8aa3b<>+0(SB), Z6, Z25
 	VRNDSCALEPS   $0x08, Z23, Z23
 	VRNDSCALEPS   $0x08, Z25, Z25
 	VFNMADD231PS  lanes3f318000<>+0(SB), Z23, Z24
-	VFNMADD231PS  lanes3f318000<>+0(SB), Z25, Z8
+	VFNMADD231PS  lanes3f318000<>+0(SB), Z25, Z6
 	VFNMADD231PS  lanesb95e8083<>+0(SB), Z23, Z24
-	VFNMADD231PS  lanesb95e8083<>+0(SB), Z25, Z8
+	VFNMADD231PS  lanesb95e8083<>+0(SB), Z25, Z6
 	VMOVUPS       lanes3ab68885<>+0(SB), Z26
 	VMOVUPS       lanes3ab68885<>+0(SB), Z27
 	VFMADD213PS   lanes3c0905b7<>+0(SB), Z24, Z26
-	VFMADD213PS   lanes3c0905b7<>+0(SB), Z8, Z27
+	VFMADD213PS   lanes3c0905b7<>+0(SB), Z6, Z27
 	VFMADD213PS   lanes3d2aaa8d<>+0(SB), Z24, Z26
-	VFMADD213PS   lanes3d2aaa8d<>+0(SB), Z8, Z27
+	VFMADD213PS   lanes3d2aaa8d<>+0(SB), Z6, Z27
 	VFMADD213PS   lanes3e2aaa6e<>+0(SB), Z24, Z26
-	VFMADD213PS   lanes3e2aaa6e<>+0(SB), Z8, Z27
+	VFMADD213PS   lanes3e2aaa6e<>+0(SB), Z6, Z27
 	VFMADD213PS   lanes3f000000<>+0(SB), Z24, Z26
-	VFMADD213PS   lanes3f000000<>+0(SB), Z8, Z27
+	VFMADD213PS   lanes3f000000<>+0(SB), Z6, Z27
 	VFMADD213PS   lanes3f800000<>+0(SB), Z24, Z26
-	VFMADD213PS   lanes3f800000<>+0(SB), Z8, Z27
+	VFMADD213PS   lanes3f800000<>+0(SB), Z6, Z27
 	VFMADD213PS   lanes3f800000<>+0(SB), Z24, Z26
-	VFMADD213PS   lanes3f800000<>+0(SB), Z8, Z27
-	VSCALEFPS     Z23, Z26, Z8
+	VFMADD213PS   lanes3f800000<>+0(SB), Z6, Z27
+	VSCALEFPS     Z23, Z26, Z6
 	VSCALEFPS     Z25, Z27, Z23
-	VADDPS        lanes3f800000<>+0(SB), Z8, Z24
+	VADDPS        lanes3f800000<>+0(SB), Z6, Z24
 	VADDPS        lanes3f800000<>+0(SB), Z23, Z25
 	VRCP14PS      Z24, Z26
 	VRCP14PS      Z25, Z27
@@ -4638,111 +4652,126 @@ by2:
 	VFNMADD231PS  Z27, Z25, Z29
 	VFMADD213PS   Z26, Z26, Z28
 	VFMADD213PS   Z27, Z27, Z29
-	VMULPS        Z8, Z28, Z8
+	VMULPS        Z6, Z28, Z6
 	VMULPS        Z23, Z29, Z23
-	VPMOVD2M      Z9, K1
-	VBLENDMPS     Z8, Z28, K1, Z11
-	VPMOVD2M      Z10, K1
-	VBLENDMPS     Z23, Z29, K1, Z12
-	VPMOVD2M      Z9, K1
-	VBLENDMPS     Z28, Z8, K1, Z13
-	VPMOVD2M      Z10, K1
-	VBLENDMPS     Z29, Z23, K1, Z14
-	VMOVUPS       lanes7f7fffff<>+0(SB), Z8
-	VMINPS        Z6, Z8, Z8
-	VMOVUPS       lanes7f7fffff<>+0(SB), Z6
-	VMINPS        Z7, Z6, Z6
-	VMOVUPS       lanesff7fffff<>+0(SB), Z7
-	VMAXPS        Z8, Z7, Z7
-	VMOVUPS       lanesff7fffff<>+0(SB), Z8
-	VMAXPS        Z6, Z8, Z8
+	VPMOVD2M      Z21, K1
+	VBLENDMPS     Z6, Z28, K1, Z9
+	VPMOVD2M      Z22, K1
+	VBLENDMPS     Z23, Z29, K1, Z10
+	VPMOVD2M      Z21, K1
+	VBLENDMPS     Z28, Z6, K1, Z11
+	VPMOVD2M      Z22, K1
+	VBLENDMPS     Z29, Z23, K1, Z12
+	VSUBPS        lanesc47a0000<>+0(SB), Z7, Z6
+	VSUBPS        lanesc47a0000<>+0(SB), Z8, Z21
+	VMOVUPS       lanes3f800000<>+0(SB), Z22
+	VMINPS        Z6, Z22, Z22
+	VMOVUPS       lanes3f800000<>+0(SB), Z6
+	VMINPS        Z21, Z6, Z6
+	VMOVUPS       lanes00000000<>+0(SB), Z21
+	VMAXPS        Z22, Z21, Z21
+	VMOVUPS       lanes00000000<>+0(SB), Z22
+	VMAXPS        Z6, Z22, Z22
+	VMULPS        Z21, Z9, Z6
+	VMULPS        Z22, Z10, Z21
+	VCVTPS2PD     Y6, Z22
+	VEXTRACTF64X4 $0x01, Z6, Y6
+	VCVTPS2PD     Y6, Z6
+	VADDPD        Z6, Z22, Z22
+	VADDPD        Z22, Z5, Z5
+	VCVTPS2PD     Y21, Z6
+	VEXTRACTF64X4 $0x01, Z21, Y21
+	VCVTPS2PD     Y21, Z21
+	VADDPD        Z21, Z6, Z6
+	VADDPD        Z6, Z5, Z5
 	VORPS         lanes80000000<>+0(SB), Z7, Z6
-	VORPS         lanes80000000<>+0(SB), Z8, Z9
-	VMOVUPS       lanesc2d20000<>+0(SB), Z10
-	VMAXPS        Z6, Z10, Z10
+	VORPS         lanes80000000<>+0(SB), Z8, Z21
+	VMOVUPS       lanesc2d20000<>+0(SB), Z22
+	VMAXPS        Z6, Z22, Z22
 	VMOVUPS       lanesc2d20000<>+0(SB), Z6
-	VMAXPS        Z9, Z6, Z6
-	VMULPS        lanes3fb8aa3b<>+0(SB), Z10, Z9
+	VMAXPS        Z21, Z6, Z6
+	VMULPS        lanes3fb8aa3b<>+0(SB), Z22, Z21
 	VMULPS        lanes3fb8aa3b<>+0(SB), Z6, Z23
-	VRNDSCALEPS   $0x08, Z9, Z9
+	VRNDSCALEPS   $0x08, Z21, Z21
 	VRNDSCALEPS   $0x08, Z23, Z23
-	VFNMADD231PS  lanes3f318000<>+0(SB), Z9, Z10
+	VFNMADD231PS  lanes3f318000<>+0(SB), Z21, Z22
 	VFNMADD231PS  lanes3f318000<>+0(SB), Z23, Z6
-	VFNMADD231PS  lanesb95e8083<>+0(SB), Z9, Z10
+	VFNMADD231PS  lanesb95e8083<>+0(SB), Z21, Z22
 	VFNMADD231PS  lanesb95e8083<>+0(SB), Z23, Z6
 	VMOVUPS       lanes3ab68885<>+0(SB), Z24
 	VMOVUPS       lanes3ab68885<>+0(SB), Z25
-	VFMADD213PS   lanes3c0905b7<>+0(SB), Z10, Z24
+	VFMADD213PS   lanes3c0905b7<>+0(SB), Z22, Z24
 	VFMADD213PS   lanes3c0905b7<>+0(SB), Z6, Z25
-	VFMADD213PS   lanes3d2aaa8d<>+0(SB), Z10, Z24
+	VFMADD213PS   lanes3d2aaa8d<>+0(SB), Z22, Z24
 	VFMADD213PS   lanes3d2aaa8d<>+0(SB), Z6, Z25
-	VFMADD213PS   lanes3e2aaa6e<>+0(SB), Z10, Z24
+	VFMADD213PS   lanes3e2aaa6e<>+0(SB), Z22, Z24
 	VFMADD213PS   lanes3e2aaa6e<>+0(SB), Z6, Z25
-	VFMADD213PS   lanes3f000000<>+0(SB), Z10, Z24
+	VFMADD213PS   lanes3f000000<>+0(SB), Z22, Z24
 	VFMADD213PS   lanes3f000000<>+0(SB), Z6, Z25
-	VFMADD213PS   lanes3f800000<>+0(SB), Z10, Z24
+	VFMADD213PS   lanes3f800000<>+0(SB), Z22, Z24
 	VFMADD213PS   lanes3f800000<>+0(SB), Z6, Z25
-	VFMADD213PS   lanes3f800000<>+0(SB), Z10, Z24
+	VFMADD213PS   lanes3f800000<>+0(SB), Z22, Z24
 	VFMADD213PS   lanes3f800000<>+0(SB), Z6, Z25
-	VSCALEFPS     Z9, Z24, Z6
-	VSCALEFPS     Z23, Z25, Z9
-	VADDPS        lanes3f800000<>+0(SB), Z6, Z10
-	VADDPS        lanes3f800000<>+0(SB), Z9, Z23
-	VRCP14PS      Z10, Z24
+	VSCALEFPS     Z21, Z24, Z6
+	VSCALEFPS     Z23, Z25, Z21
+	VADDPS        lanes3f800000<>+0(SB), Z6, Z22
+	VADDPS        lanes3f800000<>+0(SB), Z21, Z23
+	VRCP14PS      Z22, Z24
 	VRCP14PS      Z23, Z25
 	VMOVUPS       lanes3f800000<>+0(SB), Z26
 	VMOVUPS       lanes3f800000<>+0(SB), Z27
-	VFNMADD231PS  Z24, Z10, Z26
+	VFNMADD231PS  Z24, Z22, Z26
 	VFNMADD231PS  Z25, Z23, Z27
 	VFMADD213PS   Z24, Z24, Z26
 	VFMADD213PS   Z25, Z25, Z27
-	VMULPS        Z6, Z26, Z10
-	VMULPS        Z9, Z27, Z23
+	VMULPS        Z6, Z26, Z22
+	VMULPS        Z21, Z27, Z23
 	VPMOVD2M      Z7, K1
-	VBLENDMPS     Z10, Z26, K1, Z15
+	VBLENDMPS     Z22, Z26, K1, Z13
 	VPMOVD2M      Z8, K1
-	VBLENDMPS     Z23, Z27, K1, Z16
+	VBLENDMPS     Z23, Z27, K1, Z14
 	VPMOVD2M      Z7, K1
-	VBLENDMPS     Z26, Z10, K1, Z17
+	VBLENDMPS     Z26, Z22, K1, Z15
 	VPMOVD2M      Z8, K1
-	VBLENDMPS     Z27, Z23, K1, Z18
-	VCVTPS2PD     Y15, Z7
-	VEXTRACTF64X4 $0x01, Z15, Y8
+	VBLENDMPS     Z27, Z23, K1, Z16
+	VCVTPS2PD     Y13, Z7
+	VEXTRACTF64X4 $0x01, Z13, Y8
 	VCVTPS2PD     Y8, Z8
 	VADDPD        Z8, Z7, Z7
-	VADDPD        Z7, Z5, Z5
-	VCVTPS2PD     Y16, Z7
-	VEXTRACTF64X4 $0x01, Z16, Y8
+	VADDPD        Z7, Z4, Z4
+	VCVTPS2PD     Y14, Z7
+	VEXTRACTF64X4 $0x01, Z14, Y8
 	VCVTPS2PD     Y8, Z8
 	VADDPD        Z8, Z7, Z7
-	VADDPD        Z7, Z5, Z5
-	VMULPS        Z11, Z15, Z7
-	VMULPS        Z12, Z16, Z8
-	VMULPS        Z13, Z15, Z10
-	VMULPS        Z14, Z16, Z23
-	VMINPS        Z13, Z0, Z24
-	VMINPS        Z14, Z0, Z25
-	VMULPS        Z24, Z15, Z24
-	VMULPS        Z25, Z16, Z25
-	VADDPS        Z17, Z10, Z10
-	VADDPS        Z18, Z23, Z23
-	VRCP14PS      Z10, Z26
+	VADDPD        Z7, Z4, Z4
+	VMULPS        Z9, Z13, Z7
+	VMULPS        Z10, Z14, Z8
+	VMULPS        Z11, Z13, Z22
+	VMULPS        Z12, Z14, Z23
+	VBROADCASTSS  ceiling+40(FP), Z24
+	VMINPS        Z11, Z24, Z25
+	VMINPS        Z12, Z24, Z24
+	VMULPS        Z25, Z13, Z25
+	VMULPS        Z24, Z14, Z24
+	VADDPS        Z15, Z22, Z22
+	VADDPS        Z16, Z23, Z23
+	VRCP14PS      Z22, Z26
 	VRCP14PS      Z23, Z27
 	VMOVUPS       lanes3f800000<>+0(SB), Z28
 	VMOVUPS       lanes3f800000<>+0(SB), Z29
-	VFNMADD231PS  Z26, Z10, Z28
+	VFNMADD231PS  Z26, Z22, Z28
 	VFNMADD231PS  Z27, Z23, Z29
 	VFMADD213PS   Z26, Z26, Z28
 	VFMADD213PS   Z27, Z27, Z29
 	VMULPS        Z28, Z7, Z7
 	VMULPS        Z29, Z8, Z8
-	VADDPS        lanes3f800000<>+0(SB), Z7, Z10
+	VADDPS        lanes3f800000<>+0(SB), Z7, Z22
 	VADDPS        lanes3f800000<>+0(SB), Z8, Z23
-	VMULPS        lanes3fb504f3<>+0(SB), Z10, Z10
+	VMULPS        lanes3fb504f3<>+0(SB), Z22, Z22
 	VMULPS        lanes3fb504f3<>+0(SB), Z23, Z23
-	VGETEXPPS     Z10, Z10
+	VGETEXPPS     Z22, Z22
 	VGETEXPPS     Z23, Z23
-	VXORPS        lanes80000000<>+0(SB), Z10, Z26
+	VXORPS        lanes80000000<>+0(SB), Z22, Z26
 	VXORPS        lanes80000000<>+0(SB), Z23, Z27
 	VSCALEFPS     Z26, Z7, Z7
 	VSCALEFPS     Z27, Z8, Z8
@@ -4778,32 +4807,32 @@ by2:
 	VFMADD213PS   lanes40000000<>+0(SB), Z27, Z29
 	VMULPS        Z7, Z28, Z7
 	VMULPS        Z8, Z29, Z8
-	VFMADD231PS   lanes3f317218<>+0(SB), Z10, Z7
+	VFMADD231PS   lanes3f317218<>+0(SB), Z22, Z7
 	VFMADD231PS   lanes3f317218<>+0(SB), Z23, Z8
-	VCVTPS2PD     Y7, Z10
+	VCVTPS2PD     Y7, Z22
 	VEXTRACTF64X4 $0x01, Z7, Y7
 	VCVTPS2PD     Y7, Z7
-	VADDPD        Z7, Z10, Z10
-	VADDPD        Z10, Z4, Z4
+	VADDPD        Z7, Z22, Z22
+	VADDPD        Z22, Z3, Z3
 	VCVTPS2PD     Y8, Z7
 	VEXTRACTF64X4 $0x01, Z8, Y8
 	VCVTPS2PD     Y8, Z8
 	VADDPD        Z8, Z7, Z7
-	VADDPD        Z7, Z4, Z4
-	VADDPS        Z17, Z24, Z7
-	VADDPS        Z18, Z25, Z8
-	VRCP14PS      Z7, Z10
+	VADDPD        Z7, Z3, Z3
+	VADDPS        Z15, Z25, Z7
+	VADDPS        Z16, Z24, Z8
+	VRCP14PS      Z7, Z22
 	VRCP14PS      Z8, Z23
 	VMOVUPS       lanes3f800000<>+0(SB), Z26
 	VMOVUPS       lanes3f800000<>+0(SB), Z27
-	VFNMADD231PS  Z10, Z7, Z26
+	VFNMADD231PS  Z22, Z7, Z26
 	VFNMADD231PS  Z23, Z8, Z27
-	VFMADD213PS   Z10, Z10, Z26
+	VFMADD213PS   Z22, Z22, Z26
 	VFMADD213PS   Z23, Z23, Z27
-	VMULPS        Z26, Z17, Z7
-	VMULPS        Z27, Z18, Z8
-	VMULPS        Z26, Z24, Z10
-	VMULPS        Z27, Z25, Z23
+	VMULPS        Z26, Z15, Z7
+	VMULPS        Z27, Z16, Z8
+	VMULPS        Z26, Z25, Z22
+	VMULPS        Z27, Z24, Z23
 	VMOVUPS       (CX)(SI*4), Z24
 	VMOVUPS       64(CX)(SI*4), Z25
 	VMOVUPS       lanes7f7fffff<>+0(SB), Z26
@@ -4817,69 +4846,69 @@ by2:
 	VMOVUPS       lanes3ba7f7d3<>+0(SB), Z24
 	VMOVUPS       lanes3ba7f7d3<>+0(SB), Z27
 	VFMADD213PS   lanesbcee2bc0<>+0(SB), Z6, Z24
-	VFMADD213PS   lanesbcee2bc0<>+0(SB), Z9, Z27
+	VFMADD213PS   lanesbcee2bc0<>+0(SB), Z21, Z27
 	VFMADD213PS   lanes3d9ec061<>+0(SB), Z6, Z24
-	VFMADD213PS   lanes3d9ec061<>+0(SB), Z9, Z27
+	VFMADD213PS   lanes3d9ec061<>+0(SB), Z21, Z27
 	VFMADD213PS   lanesbe0b4953<>+0(SB), Z6, Z24
-	VFMADD213PS   lanesbe0b4953<>+0(SB), Z9, Z27
+	VFMADD213PS   lanesbe0b4953<>+0(SB), Z21, Z27
 	VFMADD213PS   lanes3e4358d5<>+0(SB), Z6, Z24
-	VFMADD213PS   lanes3e4358d5<>+0(SB), Z9, Z27
+	VFMADD213PS   lanes3e4358d5<>+0(SB), Z21, Z27
 	VFMADD213PS   lanesbe7e507e<>+0(SB), Z6, Z24
-	VFMADD213PS   lanesbe7e507e<>+0(SB), Z9, Z27
+	VFMADD213PS   lanesbe7e507e<>+0(SB), Z21, Z27
 	VFMADD213PS   lanes3eaa96ba<>+0(SB), Z6, Z24
-	VFMADD213PS   lanes3eaa96ba<>+0(SB), Z9, Z27
+	VFMADD213PS   lanes3eaa96ba<>+0(SB), Z21, Z27
 	VFMADD213PS   lanesbeffff46<>+0(SB), Z6, Z24
-	VFMADD213PS   lanesbeffff46<>+0(SB), Z9, Z27
+	VFMADD213PS   lanesbeffff46<>+0(SB), Z21, Z27
 	VFMADD213PS   lanes3f7fffff<>+0(SB), Z6, Z24
-	VFMADD213PS   lanes3f7fffff<>+0(SB), Z9, Z27
+	VFMADD213PS   lanes3f7fffff<>+0(SB), Z21, Z27
 	VMULPS        Z6, Z24, Z6
-	VMULPS        Z9, Z27, Z9
+	VMULPS        Z21, Z27, Z21
 	VMOVUPS       lanes00000000<>+0(SB), Z24
 	VMAXPS        Z25, Z24, Z24
 	VMOVUPS       lanes00000000<>+0(SB), Z27
 	VMAXPS        Z26, Z27, Z27
 	VADDPS        Z24, Z6, Z24
-	VADDPS        Z27, Z9, Z27
+	VADDPS        Z27, Z21, Z27
 	VCVTPS2PD     Y24, Z28
 	VEXTRACTF64X4 $0x01, Z24, Y29
 	VCVTPS2PD     Y29, Z29
 	VADDPD        Z29, Z28, Z28
-	VADDPD        Z28, Z1, Z1
+	VADDPD        Z28, Z0, Z0
 	VCVTPS2PD     Y27, Z28
 	VEXTRACTF64X4 $0x01, Z27, Y29
 	VCVTPS2PD     Y29, Z29
 	VADDPD        Z29, Z28, Z28
-	VADDPD        Z28, Z1, Z1
+	VADDPD        Z28, Z0, Z0
 	VMULPS        Z7, Z24, Z7
 	VMULPS        Z8, Z27, Z8
 	VCVTPS2PD     Y7, Z24
 	VEXTRACTF64X4 $0x01, Z7, Y7
 	VCVTPS2PD     Y7, Z7
 	VADDPD        Z7, Z24, Z24
-	VADDPD        Z24, Z2, Z2
+	VADDPD        Z24, Z1, Z1
 	VCVTPS2PD     Y8, Z7
 	VEXTRACTF64X4 $0x01, Z8, Y8
 	VCVTPS2PD     Y8, Z8
 	VADDPD        Z8, Z7, Z7
-	VADDPD        Z7, Z2, Z2
+	VADDPD        Z7, Z1, Z1
 	VMOVUPS       lanes00000000<>+0(SB), Z7
 	VMINPS        Z25, Z7, Z7
 	VMOVUPS       lanes00000000<>+0(SB), Z8
 	VMINPS        Z26, Z8, Z8
 	VSUBPS        Z7, Z6, Z6
-	VSUBPS        Z8, Z9, Z7
-	VMULPS        Z10, Z6, Z6
+	VSUBPS        Z8, Z21, Z7
+	VMULPS        Z22, Z6, Z6
 	VMULPS        Z23, Z7, Z7
 	VCVTPS2PD     Y6, Z8
 	VEXTRACTF64X4 $0x01, Z6, Y6
 	VCVTPS2PD     Y6, Z6
 	VADDPD        Z6, Z8, Z8
-	VADDPD        Z8, Z3, Z3
+	VADDPD        Z8, Z2, Z2
 	VCVTPS2PD     Y7, Z6
 	VEXTRACTF64X4 $0x01, Z7, Y7
 	VCVTPS2PD     Y7, Z7
 	VADDPD        Z7, Z6, Z6
-	VADDPD        Z6, Z3, Z3
+	VADDPD        Z6, Z2, Z2
 	ADDQ          $0x20, SI
 	JMP           by2
 
@@ -4889,7 +4918,15 @@ by1:
 	CMPQ          DI, DX
 	JGT           by1_end
 	VMOVUPS       (CX)(SI*4), Z6
+	VMOVUPS       lanes7f7fffff<>+0(SB), Z7
+	VMINPS        Z6, Z7, Z7
+	VMOVUPS       lanesff7fffff<>+0(SB), Z6
+	VMAXPS        Z7, Z6, Z6
 	VMOVUPS       (BX)(SI*4), Z7
+	VBROADCASTSS  own+32(FP), Z8
+	VADDPS        Z8, Z7, Z7
+	VBROADCASTSS  slope+36(FP), Z8
+	VFMADD231PS   Z8, Z6, Z7
 	VMOVUPS       lanes42ac0000<>+0(SB), Z8
 	VMINPS        Z7, Z8, Z8
 	VMOVUPS       lanesc2ac0000<>+0(SB), Z7
@@ -4916,13 +4953,20 @@ by1:
 	VFMADD213PS   Z10, Z10, Z11
 	VMULPS        Z8, Z11, Z8
 	VPMOVD2M      Z7, K1
-	VBLENDMPS     Z8, Z11, K1, Z19
+	VBLENDMPS     Z8, Z11, K1, Z17
 	VPMOVD2M      Z7, K1
-	VBLENDMPS     Z11, Z8, K1, Z20
-	VMOVUPS       lanes7f7fffff<>+0(SB), Z7
-	VMINPS        Z6, Z7, Z7
-	VMOVUPS       lanesff7fffff<>+0(SB), Z6
-	VMAXPS        Z7, Z6, Z6
+	VBLENDMPS     Z11, Z8, K1, Z18
+	VSUBPS        lanesc47a0000<>+0(SB), Z6, Z7
+	VMOVUPS       lanes3f800000<>+0(SB), Z8
+	VMINPS        Z7, Z8, Z8
+	VMOVUPS       lanes00000000<>+0(SB), Z7
+	VMAXPS        Z8, Z7, Z7
+	VMULPS        Z7, Z17, Z7
+	VCVTPS2PD     Y7, Z8
+	VEXTRACTF64X4 $0x01, Z7, Y7
+	VCVTPS2PD     Y7, Z7
+	VADDPD        Z7, Z8, Z8
+	VADDPD        Z8, Z5, Z5
 	VORPS         lanes80000000<>+0(SB), Z6, Z7
 	VMOVUPS       lanesc2d20000<>+0(SB), Z8
 	VMAXPS        Z7, Z8, Z8
@@ -4945,19 +4989,20 @@ by1:
 	VFMADD213PS   Z9, Z9, Z10
 	VMULPS        Z7, Z10, Z8
 	VPMOVD2M      Z6, K1
-	VBLENDMPS     Z8, Z10, K1, Z21
+	VBLENDMPS     Z8, Z10, K1, Z19
 	VPMOVD2M      Z6, K1
-	VBLENDMPS     Z10, Z8, K1, Z22
-	VCVTPS2PD     Y21, Z6
-	VEXTRACTF64X4 $0x01, Z21, Y8
+	VBLENDMPS     Z10, Z8, K1, Z20
+	VCVTPS2PD     Y19, Z6
+	VEXTRACTF64X4 $0x01, Z19, Y8
 	VCVTPS2PD     Y8, Z8
 	VADDPD        Z8, Z6, Z6
-	VADDPD        Z6, Z5, Z5
-	VMULPS        Z19, Z21, Z6
-	VMULPS        Z20, Z21, Z8
-	VMINPS        Z20, Z0, Z9
-	VMULPS        Z9, Z21, Z9
-	VADDPS        Z22, Z8, Z8
+	VADDPD        Z6, Z4, Z4
+	VMULPS        Z17, Z19, Z6
+	VMULPS        Z18, Z19, Z8
+	VBROADCASTSS  ceiling+40(FP), Z9
+	VMINPS        Z18, Z9, Z9
+	VMULPS        Z9, Z19, Z9
+	VADDPS        Z20, Z8, Z8
 	VRCP14PS      Z8, Z10
 	VMOVUPS       lanes3f800000<>+0(SB), Z11
 	VFNMADD231PS  Z10, Z8, Z11
@@ -4989,13 +5034,13 @@ by1:
 	VEXTRACTF64X4 $0x01, Z6, Y6
 	VCVTPS2PD     Y6, Z6
 	VADDPD        Z6, Z8, Z8
-	VADDPD        Z8, Z4, Z4
-	VADDPS        Z22, Z9, Z6
+	VADDPD        Z8, Z3, Z3
+	VADDPS        Z20, Z9, Z6
 	VRCP14PS      Z6, Z8
 	VMOVUPS       lanes3f800000<>+0(SB), Z10
 	VFNMADD231PS  Z8, Z6, Z10
 	VFMADD213PS   Z8, Z8, Z10
-	VMULPS        Z10, Z22, Z6
+	VMULPS        Z10, Z20, Z6
 	VMULPS        Z10, Z9, Z8
 	VMOVUPS       (CX)(SI*4), Z9
 	VMOVUPS       lanes7f7fffff<>+0(SB), Z10
@@ -5019,13 +5064,13 @@ by1:
 	VEXTRACTF64X4 $0x01, Z10, Y12
 	VCVTPS2PD     Y12, Z12
 	VADDPD        Z12, Z11, Z11
-	VADDPD        Z11, Z1, Z1
+	VADDPD        Z11, Z0, Z0
 	VMULPS        Z6, Z10, Z6
 	VCVTPS2PD     Y6, Z10
 	VEXTRACTF64X4 $0x01, Z6, Y6
 	VCVTPS2PD     Y6, Z6
 	VADDPD        Z6, Z10, Z10
-	VADDPD        Z10, Z2, Z2
+	VADDPD        Z10, Z1, Z1
 	VMOVUPS       lanes00000000<>+0(SB), Z6
 	VMINPS        Z9, Z6, Z6
 	VSUBPS        Z6, Z7, Z6
@@ -5034,51 +5079,59 @@ by1:
 	VEXTRACTF64X4 $0x01, Z6, Y6
 	VCVTPS2PD     Y6, Z6
 	VADDPD        Z6, Z7, Z7
-	VADDPD        Z7, Z3, Z3
+	VADDPD        Z7, Z2, Z2
 	ADDQ          $0x10, SI
 	JMP           by1
 
 by1_end:
+	VEXTRACTF64X4 $0x01, Z0, Y6
+	VADDPD        Y0, Y6, Y6
+	VEXTRACTF128  $0x01, Y6, X0
+	VADDPD        X6, X0, X0
+	VPERMILPD     $0x01, X0, X6
+	VADDSD        X6, X0, X0
+	VADDSD        (AX), X0, X0
+	VMOVSD        X0, (AX)
 	VEXTRACTF64X4 $0x01, Z1, Y0
 	VADDPD        Y1, Y0, Y0
 	VEXTRACTF128  $0x01, Y0, X1
 	VADDPD        X0, X1, X1
 	VPERMILPD     $0x01, X1, X0
 	VADDSD        X0, X1, X1
-	VADDSD        (AX), X1, X1
-	VMOVSD        X1, (AX)
+	VADDSD        8(AX), X1, X1
+	VMOVSD        X1, 8(AX)
 	VEXTRACTF64X4 $0x01, Z2, Y0
 	VADDPD        Y2, Y0, Y0
 	VEXTRACTF128  $0x01, Y0, X1
 	VADDPD        X0, X1, X1
 	VPERMILPD     $0x01, X1, X0
 	VADDSD        X0, X1, X1
-	VADDSD        8(AX), X1, X1
-	VMOVSD        X1, 8(AX)
+	VADDSD        16(AX), X1, X1
+	VMOVSD        X1, 16(AX)
 	VEXTRACTF64X4 $0x01, Z3, Y0
 	VADDPD        Y3, Y0, Y0
 	VEXTRACTF128  $0x01, Y0, X1
 	VADDPD        X0, X1, X1
 	VPERMILPD     $0x01, X1, X0
 	VADDSD        X0, X1, X1
-	VADDSD        16(AX), X1, X1
-	VMOVSD        X1, 16(AX)
+	VADDSD        24(AX), X1, X1
+	VMOVSD        X1, 24(AX)
 	VEXTRACTF64X4 $0x01, Z4, Y0
 	VADDPD        Y4, Y0, Y0
 	VEXTRACTF128  $0x01, Y0, X1
 	VADDPD        X0, X1, X1
 	VPERMILPD     $0x01, X1, X0
 	VADDSD        X0, X1, X1
-	VADDSD        24(AX), X1, X1
-	VMOVSD        X1, 24(AX)
+	VADDSD        32(AX), X1, X1
+	VMOVSD        X1, 32(AX)
 	VEXTRACTF64X4 $0x01, Z5, Y0
 	VADDPD        Y5, Y0, Y0
 	VEXTRACTF128  $0x01, Y0, X1
 	VADDPD        X0, X1, X1
 	VPERMILPD     $0x01, X1, X0
 	VADDSD        X0, X1, X1
-	VADDSD        32(AX), X1, X1
-	VMOVSD        X1, 32(AX)
+	VADDSD        40(AX), X1, X1
+	VMOVSD        X1, 40(AX)
 	VZEROUPPER
 	RET
 
@@ -5118,7 +5171,25 @@ DATA lanes42ac0000<>+56(SB)/4, $0x42ac0000
 DATA lanes42ac0000<>+60(SB)/4, $0x42ac0000
 GLOBL lanes42ac0000<>(SB), RODATA|NOPTR, $64
 
-// func lossSumsBothAVX512(sums *[5]float64, z *float32, count int, pi float32, rest float32, back float32, kept float32)
+DATA lanesc47a0000<>+0(SB)/4, $0xc47a0000
+DATA lanesc47a0000<>+4(SB)/4, $0xc47a0000
+DATA lanesc47a0000<>+8(SB)/4, $0xc47a0000
+DATA lanesc47a0000<>+12(SB)/4, $0xc47a0000
+DATA lanesc47a0000<>+16(SB)/4, $0xc47a0000
+DATA lanesc47a0000<>+20(SB)/4, $0xc47a0000
+DATA lanesc47a0000<>+24(SB)/4, $0xc47a0000
+DATA lanesc47a0000<>+28(SB)/4, $0xc47a0000
+DATA lanesc47a0000<>+32(SB)/4, $0xc47a0000
+DATA lanesc47a0000<>+36(SB)/4, $0xc47a0000
+DATA lanesc47a0000<>+40(SB)/4, $0xc47a0000
+DATA lanesc47a0000<>+44(SB)/4, $0xc47a0000
+DATA lanesc47a0000<>+48(SB)/4, $0xc47a0000
+DATA lanesc47a0000<>+52(SB)/4, $0xc47a0000
+DATA lanesc47a0000<>+56(SB)/4, $0xc47a0000
+DATA lanesc47a0000<>+60(SB)/4, $0xc47a0000
+GLOBL lanesc47a0000<>(SB), RODATA|NOPTR, $64
+
+// func lossSumsBothAVX512(sums *[6]float64, z *float32, count int, pi float32, rest float32, back float32, kept float32)
 // Requires: AVX, AVX512DQ, AVX512F
 TEXT ·lossSumsBothAVX512(SB), NOSPLIT, $0-40
 	MOVQ   sums+0(FP), AX
@@ -5554,6 +5625,330 @@ by1_end:
 	VMOVSD        X1, 32(AX)
 	VZEROUPPER
 	RET
+
+// func lossSumsEachBothAVX512(sums *[6]float64, z *float32, s *float32, t *float32, count int, own float32, other float32, slope float32, ceiling float32)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·lossSumsEachBothAVX512(SB), NOSPLIT, $0-56
+	MOVQ   sums+0(FP), AX
+	MOVQ   z+8(FP), CX
+	MOVQ   count+32(FP), DX
+	MOVQ   s+16(FP), BX
+	MOVQ   t+24(FP), SI
+	VPXORD Z0, Z0, Z0
+	VPXORD Z1, Z1, Z1
+	VPXORD Z2, Z2, Z2
+	VPXORD Z3, Z3, Z3
+	VPXORD Z4, Z4, Z4
+	VPXORD Z5, Z5, Z5
+	XORQ   DI, DI
+
+by1:
+	LEAQ          16(DI), R8
+	CMPQ          R8, DX
+	JGT           by1_end
+	VMOVUPS       (CX)(DI*4), Z6
+	VMOVUPS       lanes7f7fffff<>+0(SB), Z7
+	VMINPS        Z6, Z7, Z7
+	VMOVUPS       lanesff7fffff<>+0(SB), Z6
+	VMAXPS        Z7, Z6, Z6
+	VORPS         lanes80000000<>+0(SB), Z6, Z7
+	VMOVUPS       lanesc2d20000<>+0(SB), Z14
+	VMAXPS        Z7, Z14, Z14
+	VMULPS        lanes3fb8aa3b<>+0(SB), Z14, Z7
+	VRNDSCALEPS   $0x08, Z7, Z7
+	VFNMADD231PS  lanes3f318000<>+0(SB), Z7, Z14
+	VFNMADD231PS  lanesb95e8083<>+0(SB), Z7, Z14
+	VMOVUPS       lanes3ab68885<>+0(SB), Z15
+	VFMADD213PS   lanes3c0905b7<>+0(SB), Z14, Z15
+	VFMADD213PS   lanes3d2aaa8d<>+0(SB), Z14, Z15
+	VFMADD213PS   lanes3e2aaa6e<>+0(SB), Z14, Z15
+	VFMADD213PS   lanes3f000000<>+0(SB), Z14, Z15
+	VFMADD213PS   lanes3f800000<>+0(SB), Z14, Z15
+	VFMADD213PS   lanes3f800000<>+0(SB), Z14, Z15
+	VSCALEFPS     Z7, Z15, Z7
+	VADDPS        lanes3f800000<>+0(SB), Z7, Z14
+	VRCP14PS      Z14, Z15
+	VMOVUPS       lanes3f800000<>+0(SB), Z16
+	VFNMADD231PS  Z15, Z14, Z16
+	VFMADD213PS   Z15, Z15, Z16
+	VMULPS        Z7, Z16, Z14
+	VPMOVD2M      Z6, K1
+	VBLENDMPS     Z14, Z16, K1, Z8
+	VPMOVD2M      Z6, K1
+	VBLENDMPS     Z16, Z14, K1, Z9
+	VCVTPS2PD     Y8, Z14
+	VEXTRACTF64X4 $0x01, Z8, Y15
+	VCVTPS2PD     Y15, Z15
+	VADDPD        Z15, Z14, Z14
+	VADDPD        Z14, Z4, Z4
+	VMOVUPS       (BX)(DI*4), Z14
+	VBROADCASTSS  own+40(FP), Z15
+	VADDPS        Z15, Z14, Z14
+	VBROADCASTSS  slope+48(FP), Z15
+	VFMADD231PS   Z15, Z6, Z14
+	VMOVUPS       lanes422c0000<>+0(SB), Z15
+	VMINPS        Z14, Z15, Z15
+	VMOVUPS       lanesc22c0000<>+0(SB), Z14
+	VMAXPS        Z15, Z14, Z14
+	VORPS         lanes80000000<>+0(SB), Z14, Z15
+	VMOVUPS       lanesc2d20000<>+0(SB), Z16
+	VMAXPS        Z15, Z16, Z16
+	VMULPS        lanes3fb8aa3b<>+0(SB), Z16, Z15
+	VRNDSCALEPS   $0x08, Z15, Z15
+	VFNMADD231PS  lanes3f318000<>+0(SB), Z15, Z16
+	VFNMADD231PS  lanesb95e8083<>+0(SB), Z15, Z16
+	VMOVUPS       lanes3ab68885<>+0(SB), Z17
+	VFMADD213PS   lanes3c0905b7<>+0(SB), Z16, Z17
+	VFMADD213PS   lanes3d2aaa8d<>+0(SB), Z16, Z17
+	VFMADD213PS   lanes3e2aaa6e<>+0(SB), Z16, Z17
+	VFMADD213PS   lanes3f000000<>+0(SB), Z16, Z17
+	VFMADD213PS   lanes3f800000<>+0(SB), Z16, Z17
+	VFMADD213PS   lanes3f800000<>+0(SB), Z16, Z17
+	VSCALEFPS     Z15, Z17, Z15
+	VADDPS        lanes3f800000<>+0(SB), Z15, Z16
+	VRCP14PS      Z16, Z17
+	VMOVUPS       lanes3f800000<>+0(SB), Z18
+	VFNMADD231PS  Z17, Z16, Z18
+	VFMADD213PS   Z17, Z17, Z18
+	VMULPS        Z15, Z18, Z15
+	VPMOVD2M      Z14, K1
+	VBLENDMPS     Z15, Z18, K1, Z10
+	VPMOVD2M      Z14, K1
+	VBLENDMPS     Z18, Z15, K1, Z11
+	VMULPS        Z11, Z8, Z14
+	VADDPS        Z9, Z14, Z14
+	VBROADCASTSS  ceiling+52(FP), Z15
+	VMINPS        Z11, Z15, Z15
+	VMULPS        Z15, Z8, Z15
+	VMOVUPS       (SI)(DI*4), Z16
+	VBROADCASTSS  other+44(FP), Z17
+	VADDPS        Z17, Z16, Z16
+	VBROADCASTSS  slope+48(FP), Z17
+	VFMADD231PS   Z17, Z6, Z16
+	VMOVUPS       lanes422c0000<>+0(SB), Z6
+	VMINPS        Z16, Z6, Z6
+	VMOVUPS       lanesc22c0000<>+0(SB), Z16
+	VMAXPS        Z6, Z16, Z16
+	VORPS         lanes80000000<>+0(SB), Z16, Z6
+	VMOVUPS       lanesc2d20000<>+0(SB), Z17
+	VMAXPS        Z6, Z17, Z17
+	VMULPS        lanes3fb8aa3b<>+0(SB), Z17, Z6
+	VRNDSCALEPS   $0x08, Z6, Z6
+	VFNMADD231PS  lanes3f318000<>+0(SB), Z6, Z17
+	VFNMADD231PS  lanesb95e8083<>+0(SB), Z6, Z17
+	VMOVUPS       lanes3ab68885<>+0(SB), Z18
+	VFMADD213PS   lanes3c0905b7<>+0(SB), Z17, Z18
+	VFMADD213PS   lanes3d2aaa8d<>+0(SB), Z17, Z18
+	VFMADD213PS   lanes3e2aaa6e<>+0(SB), Z17, Z18
+	VFMADD213PS   lanes3f000000<>+0(SB), Z17, Z18
+	VFMADD213PS   lanes3f800000<>+0(SB), Z17, Z18
+	VFMADD213PS   lanes3f800000<>+0(SB), Z17, Z18
+	VSCALEFPS     Z6, Z18, Z6
+	VADDPS        lanes3f800000<>+0(SB), Z6, Z17
+	VRCP14PS      Z17, Z18
+	VMOVUPS       lanes3f800000<>+0(SB), Z19
+	VFNMADD231PS  Z18, Z17, Z19
+	VFMADD213PS   Z18, Z18, Z19
+	VMULPS        Z6, Z19, Z6
+	VPMOVD2M      Z16, K1
+	VBLENDMPS     Z6, Z19, K1, Z12
+	VPMOVD2M      Z16, K1
+	VBLENDMPS     Z19, Z6, K1, Z13
+	VADDPS        Z12, Z10, Z6
+	VMOVUPS       (CX)(DI*4), Z16
+	VSUBPS        lanesc47a0000<>+0(SB), Z16, Z16
+	VMOVUPS       lanes3f800000<>+0(SB), Z17
+	VMINPS        Z16, Z17, Z17
+	VMOVUPS       lanes00000000<>+0(SB), Z16
+	VMAXPS        Z17, Z16, Z16
+	VMULPS        Z16, Z6, Z6
+	VCVTPS2PD     Y6, Z16
+	VEXTRACTF64X4 $0x01, Z6, Y6
+	VCVTPS2PD     Y6, Z6
+	VADDPD        Z6, Z16, Z16
+	VADDPD        Z16, Z5, Z5
+	VMULPS        Z13, Z8, Z6
+	VADDPS        Z9, Z6, Z6
+	VBROADCASTSS  ceiling+52(FP), Z16
+	VMINPS        Z13, Z16, Z16
+	VMULPS        Z16, Z8, Z16
+	VMULPS        Z10, Z8, Z17
+	VMULPS        Z12, Z8, Z18
+	VFMADD231PS   Z14, Z18, Z17
+	VMULPS        Z6, Z14, Z6
+	VRCP14PS      Z6, Z14
+	VMOVUPS       lanes3f800000<>+0(SB), Z18
+	VFNMADD231PS  Z14, Z6, Z18
+	VFMADD213PS   Z14, Z14, Z18
+	VMULPS        Z18, Z17, Z6
+	VADDPS        lanes3f800000<>+0(SB), Z6, Z14
+	VMULPS        lanes3fb504f3<>+0(SB), Z14, Z14
+	VGETEXPPS     Z14, Z14
+	VXORPS        lanes80000000<>+0(SB), Z14, Z17
+	VSCALEFPS     Z17, Z6, Z6
+	VMOVUPS       lanes3f800000<>+0(SB), Z18
+	VSCALEFPS     Z17, Z18, Z18
+	VSUBPS        lanes3f800000<>+0(SB), Z18, Z17
+	VADDPS        Z17, Z6, Z6
+	VADDPS        lanes40000000<>+0(SB), Z6, Z17
+	VRCP14PS      Z17, Z18
+	VMOVUPS       lanes3f800000<>+0(SB), Z19
+	VFNMADD231PS  Z18, Z17, Z19
+	VFMADD213PS   Z18, Z18, Z19
+	VMULPS        Z19, Z6, Z6
+	VMULPS        Z6, Z6, Z17
+	VMOVUPS       lanes3e977464<>+0(SB), Z18
+	VFMADD213PS   lanes3eccbe11<>+0(SB), Z17, Z18
+	VFMADD213PS   lanes3f2aaaae<>+0(SB), Z17, Z18
+	VFMADD213PS   lanes40000000<>+0(SB), Z17, Z18
+	VMULPS        Z6, Z18, Z6
+	VFMADD231PS   lanes3f317218<>+0(SB), Z14, Z6
+	VCVTPS2PD     Y6, Z14
+	VEXTRACTF64X4 $0x01, Z6, Y6
+	VCVTPS2PD     Y6, Z6
+	VADDPD        Z6, Z14, Z14
+	VADDPD        Z14, Z3, Z3
+	VADDPS        Z9, Z15, Z6
+	VADDPS        Z9, Z16, Z14
+	VMULPS        Z14, Z6, Z17
+	VRCP14PS      Z17, Z18
+	VMOVUPS       lanes3f800000<>+0(SB), Z19
+	VFNMADD231PS  Z18, Z17, Z19
+	VFMADD213PS   Z18, Z18, Z19
+	VADDPS        Z14, Z6, Z17
+	VMULPS        Z9, Z17, Z17
+	VMULPS        Z19, Z17, Z17
+	VMULPS        Z14, Z15, Z14
+	VFMADD231PS   Z6, Z16, Z14
+	VMULPS        Z19, Z14, Z6
+	VMOVUPS       (CX)(DI*4), Z14
+	VMOVUPS       lanes7f7fffff<>+0(SB), Z15
+	VMINPS        Z14, Z15, Z15
+	VMOVUPS       lanesff7fffff<>+0(SB), Z14
+	VMAXPS        Z15, Z14, Z14
+	VMOVUPS       lanes3ba7f7d3<>+0(SB), Z15
+	VFMADD213PS   lanesbcee2bc0<>+0(SB), Z7, Z15
+	VFMADD213PS   lanes3d9ec061<>+0(SB), Z7, Z15
+	VFMADD213PS   lanesbe0b4953<>+0(SB), Z7, Z15
+	VFMADD213PS   lanes3e4358d5<>+0(SB), Z7, Z15
+	VFMADD213PS   lanesbe7e507e<>+0(SB), Z7, Z15
+	VFMADD213PS   lanes3eaa96ba<>+0(SB), Z7, Z15
+	VFMADD213PS   lanesbeffff46<>+0(SB), Z7, Z15
+	VFMADD213PS   lanes3f7fffff<>+0(SB), Z7, Z15
+	VMULPS        Z7, Z15, Z7
+	VMOVUPS       lanes00000000<>+0(SB), Z15
+	VMAXPS        Z14, Z15, Z15
+	VADDPS        Z15, Z7, Z15
+	VCVTPS2PD     Y15, Z16
+	VEXTRACTF64X4 $0x01, Z15, Y18
+	VCVTPS2PD     Y18, Z18
+	VADDPD        Z18, Z16, Z16
+	VADDPD        Z16, Z0, Z0
+	VMULPS        Z17, Z15, Z15
+	VCVTPS2PD     Y15, Z16
+	VEXTRACTF64X4 $0x01, Z15, Y15
+	VCVTPS2PD     Y15, Z15
+	VADDPD        Z15, Z16, Z16
+	VADDPD        Z16, Z1, Z1
+	VMOVUPS       lanes00000000<>+0(SB), Z15
+	VMINPS        Z14, Z15, Z15
+	VSUBPS        Z15, Z7, Z7
+	VMULPS        Z6, Z7, Z6
+	VCVTPS2PD     Y6, Z7
+	VEXTRACTF64X4 $0x01, Z6, Y6
+	VCVTPS2PD     Y6, Z6
+	VADDPD        Z6, Z7, Z7
+	VADDPD        Z7, Z2, Z2
+	ADDQ          $0x10, DI
+	JMP           by1
+
+by1_end:
+	VEXTRACTF64X4 $0x01, Z0, Y6
+	VADDPD        Y0, Y6, Y6
+	VEXTRACTF128  $0x01, Y6, X0
+	VADDPD        X6, X0, X0
+	VPERMILPD     $0x01, X0, X6
+	VADDSD        X6, X0, X0
+	VADDSD        (AX), X0, X0
+	VMOVSD        X0, (AX)
+	VEXTRACTF64X4 $0x01, Z1, Y0
+	VADDPD        Y1, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPD        X0, X1, X1
+	VPERMILPD     $0x01, X1, X0
+	VADDSD        X0, X1, X1
+	VADDSD        8(AX), X1, X1
+	VMOVSD        X1, 8(AX)
+	VEXTRACTF64X4 $0x01, Z2, Y0
+	VADDPD        Y2, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPD        X0, X1, X1
+	VPERMILPD     $0x01, X1, X0
+	VADDSD        X0, X1, X1
+	VADDSD        16(AX), X1, X1
+	VMOVSD        X1, 16(AX)
+	VEXTRACTF64X4 $0x01, Z3, Y0
+	VADDPD        Y3, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPD        X0, X1, X1
+	VPERMILPD     $0x01, X1, X0
+	VADDSD        X0, X1, X1
+	VADDSD        24(AX), X1, X1
+	VMOVSD        X1, 24(AX)
+	VEXTRACTF64X4 $0x01, Z4, Y0
+	VADDPD        Y4, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPD        X0, X1, X1
+	VPERMILPD     $0x01, X1, X0
+	VADDSD        X0, X1, X1
+	VADDSD        32(AX), X1, X1
+	VMOVSD        X1, 32(AX)
+	VEXTRACTF64X4 $0x01, Z5, Y0
+	VADDPD        Y5, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPD        X0, X1, X1
+	VPERMILPD     $0x01, X1, X0
+	VADDSD        X0, X1, X1
+	VADDSD        40(AX), X1, X1
+	VMOVSD        X1, 40(AX)
+	VZEROUPPER
+	RET
+
+DATA lanesc22c0000<>+0(SB)/4, $0xc22c0000
+DATA lanesc22c0000<>+4(SB)/4, $0xc22c0000
+DATA lanesc22c0000<>+8(SB)/4, $0xc22c0000
+DATA lanesc22c0000<>+12(SB)/4, $0xc22c0000
+DATA lanesc22c0000<>+16(SB)/4, $0xc22c0000
+DATA lanesc22c0000<>+20(SB)/4, $0xc22c0000
+DATA lanesc22c0000<>+24(SB)/4, $0xc22c0000
+DATA lanesc22c0000<>+28(SB)/4, $0xc22c0000
+DATA lanesc22c0000<>+32(SB)/4, $0xc22c0000
+DATA lanesc22c0000<>+36(SB)/4, $0xc22c0000
+DATA lanesc22c0000<>+40(SB)/4, $0xc22c0000
+DATA lanesc22c0000<>+44(SB)/4, $0xc22c0000
+DATA lanesc22c0000<>+48(SB)/4, $0xc22c0000
+DATA lanesc22c0000<>+52(SB)/4, $0xc22c0000
+DATA lanesc22c0000<>+56(SB)/4, $0xc22c0000
+DATA lanesc22c0000<>+60(SB)/4, $0xc22c0000
+GLOBL lanesc22c0000<>(SB), RODATA|NOPTR, $64
+
+DATA lanes422c0000<>+0(SB)/4, $0x422c0000
+DATA lanes422c0000<>+4(SB)/4, $0x422c0000
+DATA lanes422c0000<>+8(SB)/4, $0x422c0000
+DATA lanes422c0000<>+12(SB)/4, $0x422c0000
+DATA lanes422c0000<>+16(SB)/4, $0x422c0000
+DATA lanes422c0000<>+20(SB)/4, $0x422c0000
+DATA lanes422c0000<>+24(SB)/4, $0x422c0000
+DATA lanes422c0000<>+28(SB)/4, $0x422c0000
+DATA lanes422c0000<>+32(SB)/4, $0x422c0000
+DATA lanes422c0000<>+36(SB)/4, $0x422c0000
+DATA lanes422c0000<>+40(SB)/4, $0x422c0000
+DATA lanes422c0000<>+44(SB)/4, $0x422c0000
+DATA lanes422c0000<>+48(SB)/4, $0x422c0000
+DATA lanes422c0000<>+52(SB)/4, $0x422c0000
+DATA lanes422c0000<>+56(SB)/4, $0x422c0000
+DATA lanes422c0000<>+60(SB)/4, $0x422c0000
+GLOBL lanes422c0000<>(SB), RODATA|NOPTR, $64
 
 // func adamAVX512(params *float32, first *float32, second *float32, grad *float32, count int, blend1 float32, blend2 float32, step float32, root float32, epsilon float32)
 // Requires: AVX, AVX512F
@@ -9104,7 +9499,7 @@ done:
 	VZEROUPPER
 	RET
 
-// func lossSumsAVX2(sums *[5]float64, z *float32, count int, pi float32, rest float32)
+// func lossSumsAVX2(sums *[6]float64, z *float32, count int, pi float32, rest float32)
 // Requires: AVX, AVX2, FMA3
 TEXT ·lossSumsAVX2(SB), NOSPLIT, $0-32
 	MOVQ         sums+0(FP), AX
@@ -9265,27 +9660,35 @@ by1_end:
 	VZEROUPPER
 	RET
 
-// func lossSumsEachAVX2(sums *[5]float64, z *float32, s *float32, count int, ceiling float32)
+// func lossSumsEachAVX2(sums *[6]float64, z *float32, s *float32, count int, own float32, slope float32, ceiling float32)
 // Requires: AVX, AVX2, FMA3
-TEXT ·lossSumsEachAVX2(SB), NOSPLIT, $0-36
-	MOVQ         sums+0(FP), AX
-	MOVQ         z+8(FP), CX
-	MOVQ         count+24(FP), DX
-	MOVQ         s+16(FP), BX
-	VBROADCASTSS ceiling+32(FP), Y0
-	VXORPS       Y1, Y1, Y1
-	VXORPS       Y2, Y2, Y2
-	VXORPS       Y3, Y3, Y3
-	VXORPS       Y4, Y4, Y4
-	VXORPS       Y5, Y5, Y5
-	XORQ         SI, SI
+TEXT ·lossSumsEachAVX2(SB), NOSPLIT, $0-44
+	MOVQ   sums+0(FP), AX
+	MOVQ   z+8(FP), CX
+	MOVQ   count+24(FP), DX
+	MOVQ   s+16(FP), BX
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	XORQ   SI, SI
 
 by1:
 	LEAQ         8(SI), DI
 	CMPQ         DI, DX
 	JGT          by1_end
 	VMOVUPS      (CX)(SI*4), Y6
+	VMOVUPS      lanes7f7fffff<>+0(SB), Y7
+	VMINPS       Y6, Y7, Y7
+	VMOVUPS      lanesff7fffff<>+0(SB), Y6
+	VMAXPS       Y7, Y6, Y6
 	VMOVUPS      (BX)(SI*4), Y7
+	VBROADCASTSS own+32(FP), Y8
+	VADDPS       Y8, Y7, Y7
+	VBROADCASTSS slope+36(FP), Y8
+	VFMADD231PS  Y8, Y6, Y7
 	VMOVUPS      lanes42ac0000<>+0(SB), Y8
 	VMINPS       Y7, Y8, Y8
 	VMOVUPS      lanesc2ac0000<>+0(SB), Y7
@@ -9319,10 +9722,17 @@ by1:
 	VMULPS       Y8, Y10, Y8
 	VBLENDVPS    Y7, Y8, Y10, Y9
 	VBLENDVPS    Y7, Y10, Y8, Y7
-	VMOVUPS      lanes7f7fffff<>+0(SB), Y8
-	VMINPS       Y6, Y8, Y8
-	VMOVUPS      lanesff7fffff<>+0(SB), Y6
-	VMAXPS       Y8, Y6, Y6
+	VSUBPS       lanesc47a0000<>+0(SB), Y6, Y8
+	VMOVUPS      lanes3f800000<>+0(SB), Y10
+	VMINPS       Y8, Y10, Y10
+	VMOVUPS      lanes00000000<>+0(SB), Y8
+	VMAXPS       Y10, Y8, Y8
+	VMULPS       Y8, Y9, Y8
+	VCVTPS2PD    X8, Y10
+	VEXTRACTF128 $0x01, Y8, X8
+	VCVTPS2PD    X8, Y8
+	VADDPD       Y8, Y10, Y10
+	VADDPD       Y10, Y5, Y5
 	VORPS        lanes80000000<>+0(SB), Y6, Y8
 	VMOVUPS      lanesc2d20000<>+0(SB), Y10
 	VMAXPS       Y8, Y10, Y10
@@ -9356,10 +9766,11 @@ by1:
 	VEXTRACTF128 $0x01, Y12, X11
 	VCVTPS2PD    X11, Y11
 	VADDPD       Y11, Y10, Y10
-	VADDPD       Y10, Y5, Y5
+	VADDPD       Y10, Y4, Y4
 	VMULPS       Y9, Y12, Y9
 	VMULPS       Y7, Y12, Y10
-	VMINPS       Y7, Y0, Y7
+	VBROADCASTSS ceiling+40(FP), Y11
+	VMINPS       Y7, Y11, Y7
 	VMULPS       Y7, Y12, Y7
 	VADDPS       Y6, Y10, Y10
 	VMOVUPS      lanes3f800000<>+0(SB), Y11
@@ -9389,7 +9800,7 @@ by1:
 	VEXTRACTF128 $0x01, Y9, X9
 	VCVTPS2PD    X9, Y9
 	VADDPD       Y9, Y10, Y10
-	VADDPD       Y10, Y4, Y4
+	VADDPD       Y10, Y3, Y3
 	VADDPS       Y6, Y7, Y9
 	VMOVUPS      lanes3f800000<>+0(SB), Y10
 	VDIVPS       Y9, Y10, Y10
@@ -9417,13 +9828,13 @@ by1:
 	VEXTRACTF128 $0x01, Y10, X12
 	VCVTPS2PD    X12, Y12
 	VADDPD       Y12, Y11, Y11
-	VADDPD       Y11, Y1, Y1
+	VADDPD       Y11, Y0, Y0
 	VMULPS       Y6, Y10, Y6
 	VCVTPS2PD    X6, Y10
 	VEXTRACTF128 $0x01, Y6, X6
 	VCVTPS2PD    X6, Y6
 	VADDPD       Y6, Y10, Y10
-	VADDPD       Y10, Y2, Y2
+	VADDPD       Y10, Y1, Y1
 	VMOVUPS      lanes00000000<>+0(SB), Y6
 	VMINPS       Y9, Y6, Y6
 	VSUBPS       Y6, Y8, Y6
@@ -9432,45 +9843,51 @@ by1:
 	VEXTRACTF128 $0x01, Y6, X6
 	VCVTPS2PD    X6, Y6
 	VADDPD       Y6, Y7, Y7
-	VADDPD       Y7, Y3, Y3
+	VADDPD       Y7, Y2, Y2
 	ADDQ         $0x08, SI
 	JMP          by1
 
 by1_end:
+	VEXTRACTF128 $0x01, Y0, X6
+	VADDPD       X0, X6, X6
+	VPERMILPD    $0x01, X6, X0
+	VADDSD       X0, X6, X6
+	VADDSD       (AX), X6, X6
+	VMOVSD       X6, (AX)
 	VEXTRACTF128 $0x01, Y1, X0
 	VADDPD       X1, X0, X0
 	VPERMILPD    $0x01, X0, X1
 	VADDSD       X1, X0, X0
-	VADDSD       (AX), X0, X0
-	VMOVSD       X0, (AX)
+	VADDSD       8(AX), X0, X0
+	VMOVSD       X0, 8(AX)
 	VEXTRACTF128 $0x01, Y2, X0
 	VADDPD       X2, X0, X0
 	VPERMILPD    $0x01, X0, X1
 	VADDSD       X1, X0, X0
-	VADDSD       8(AX), X0, X0
-	VMOVSD       X0, 8(AX)
+	VADDSD       16(AX), X0, X0
+	VMOVSD       X0, 16(AX)
 	VEXTRACTF128 $0x01, Y3, X0
 	VADDPD       X3, X0, X0
 	VPERMILPD    $0x01, X0, X1
 	VADDSD       X1, X0, X0
-	VADDSD       16(AX), X0, X0
-	VMOVSD       X0, 16(AX)
+	VADDSD       24(AX), X0, X0
+	VMOVSD       X0, 24(AX)
 	VEXTRACTF128 $0x01, Y4, X0
 	VADDPD       X4, X0, X0
 	VPERMILPD    $0x01, X0, X1
 	VADDSD       X1, X0, X0
-	VADDSD       24(AX), X0, X0
-	VMOVSD       X0, 24(AX)
+	VADDSD       32(AX), X0, X0
+	VMOVSD       X0, 32(AX)
 	VEXTRACTF128 $0x01, Y5, X0
 	VADDPD       X5, X0, X0
 	VPERMILPD    $0x01, X0, X1
 	VADDSD       X1, X0, X0
-	VADDSD       32(AX), X0, X0
-	VMOVSD       X0, 32(AX)
+	VADDSD       40(AX), X0, X0
+	VMOVSD       X0, 40(AX)
 	VZEROUPPER
 	RET
 
-// func lossSumsBothAVX2(sums *[5]float64, z *float32, count int, pi float32, rest float32, back float32, kept float32)
+// func lossSumsBothAVX2(sums *[6]float64, z *float32, count int, pi float32, rest float32, back float32, kept float32)
 // Requires: AVX, AVX2, FMA3
 TEXT ·lossSumsBothAVX2(SB), NOSPLIT, $0-40
 	MOVQ   sums+0(FP), AX
@@ -9644,6 +10061,306 @@ by1_end:
 	VADDSD       X1, X0, X0
 	VADDSD       32(AX), X0, X0
 	VMOVSD       X0, 32(AX)
+	VZEROUPPER
+	RET
+
+// func lossSumsEachBothAVX2(sums *[6]float64, z *float32, s *float32, t *float32, count int, own float32, other float32, slope float32, ceiling float32)
+// Requires: AVX, AVX2, FMA3
+TEXT ·lossSumsEachBothAVX2(SB), NOSPLIT, $192-56
+	MOVQ    sums+0(FP), AX
+	MOVQ    z+8(FP), CX
+	MOVQ    count+32(FP), DX
+	MOVQ    s+16(FP), BX
+	MOVQ    t+24(FP), SI
+	VXORPS  Y0, Y0, Y0
+	VXORPS  Y1, Y1, Y1
+	VXORPS  Y2, Y2, Y2
+	VXORPS  Y3, Y3, Y3
+	VXORPS  Y4, Y4, Y4
+	VXORPS  Y5, Y5, Y5
+	VMOVUPD Y0, (SP)
+	VMOVUPD Y1, 32(SP)
+	VMOVUPD Y2, 64(SP)
+	VMOVUPD Y3, 96(SP)
+	VMOVUPD Y4, 128(SP)
+	VMOVUPD Y5, 160(SP)
+	XORQ    DI, DI
+
+by1:
+	LEAQ         8(DI), R8
+	CMPQ         R8, DX
+	JGT          by1_end
+	VMOVUPS      (CX)(DI*4), Y0
+	VMOVUPS      lanes7f7fffff<>+0(SB), Y1
+	VMINPS       Y0, Y1, Y1
+	VMOVUPS      lanesff7fffff<>+0(SB), Y0
+	VMAXPS       Y1, Y0, Y0
+	VORPS        lanes80000000<>+0(SB), Y0, Y1
+	VMOVUPS      lanesc2d20000<>+0(SB), Y2
+	VMAXPS       Y1, Y2, Y2
+	VMULPS       lanes3fb8aa3b<>+0(SB), Y2, Y1
+	VROUNDPS     $0x08, Y1, Y1
+	VFNMADD231PS lanes3f318000<>+0(SB), Y1, Y2
+	VFNMADD231PS lanesb95e8083<>+0(SB), Y1, Y2
+	VMOVUPS      lanes3ab68885<>+0(SB), Y3
+	VFMADD213PS  lanes3c0905b7<>+0(SB), Y2, Y3
+	VFMADD213PS  lanes3d2aaa8d<>+0(SB), Y2, Y3
+	VFMADD213PS  lanes3e2aaa6e<>+0(SB), Y2, Y3
+	VFMADD213PS  lanes3f000000<>+0(SB), Y2, Y3
+	VFMADD213PS  lanes3f800000<>+0(SB), Y2, Y3
+	VFMADD213PS  lanes3f800000<>+0(SB), Y2, Y3
+	VCVTPS2DQ    Y1, Y1
+	VPSRAD       $0x01, Y1, Y2
+	VPSUBD       Y2, Y1, Y1
+	VPADDD       lanes0000007f<>+0(SB), Y2, Y2
+	VPSLLD       $0x17, Y2, Y2
+	VMULPS       Y2, Y3, Y2
+	VPADDD       lanes0000007f<>+0(SB), Y1, Y1
+	VPSLLD       $0x17, Y1, Y1
+	VMULPS       Y1, Y2, Y1
+	VADDPS       lanes3f800000<>+0(SB), Y1, Y2
+	VMOVUPS      lanes3f800000<>+0(SB), Y3
+	VDIVPS       Y2, Y3, Y3
+	VMULPS       Y1, Y3, Y2
+	VBLENDVPS    Y0, Y2, Y3, Y4
+	VBLENDVPS    Y0, Y3, Y2, Y2
+	VCVTPS2PD    X4, Y3
+	VEXTRACTF128 $0x01, Y4, X5
+	VCVTPS2PD    X5, Y5
+	VADDPD       Y5, Y3, Y3
+	VADDPD       128(SP), Y3, Y3
+	VMOVUPD      Y3, 128(SP)
+	VMOVUPS      (BX)(DI*4), Y3
+	VBROADCASTSS own+40(FP), Y5
+	VADDPS       Y5, Y3, Y3
+	VBROADCASTSS slope+48(FP), Y5
+	VFMADD231PS  Y5, Y0, Y3
+	VMOVUPS      lanes422c0000<>+0(SB), Y5
+	VMINPS       Y3, Y5, Y5
+	VMOVUPS      lanesc22c0000<>+0(SB), Y3
+	VMAXPS       Y5, Y3, Y3
+	VORPS        lanes80000000<>+0(SB), Y3, Y5
+	VMOVUPS      lanesc2d20000<>+0(SB), Y6
+	VMAXPS       Y5, Y6, Y6
+	VMULPS       lanes3fb8aa3b<>+0(SB), Y6, Y5
+	VROUNDPS     $0x08, Y5, Y5
+	VFNMADD231PS lanes3f318000<>+0(SB), Y5, Y6
+	VFNMADD231PS lanesb95e8083<>+0(SB), Y5, Y6
+	VMOVUPS      lanes3ab68885<>+0(SB), Y7
+	VFMADD213PS  lanes3c0905b7<>+0(SB), Y6, Y7
+	VFMADD213PS  lanes3d2aaa8d<>+0(SB), Y6, Y7
+	VFMADD213PS  lanes3e2aaa6e<>+0(SB), Y6, Y7
+	VFMADD213PS  lanes3f000000<>+0(SB), Y6, Y7
+	VFMADD213PS  lanes3f800000<>+0(SB), Y6, Y7
+	VFMADD213PS  lanes3f800000<>+0(SB), Y6, Y7
+	VCVTPS2DQ    Y5, Y5
+	VPSRAD       $0x01, Y5, Y6
+	VPSUBD       Y6, Y5, Y5
+	VPADDD       lanes0000007f<>+0(SB), Y6, Y6
+	VPSLLD       $0x17, Y6, Y6
+	VMULPS       Y6, Y7, Y6
+	VPADDD       lanes0000007f<>+0(SB), Y5, Y5
+	VPSLLD       $0x17, Y5, Y5
+	VMULPS       Y5, Y6, Y5
+	VADDPS       lanes3f800000<>+0(SB), Y5, Y6
+	VMOVUPS      lanes3f800000<>+0(SB), Y7
+	VDIVPS       Y6, Y7, Y7
+	VMULPS       Y5, Y7, Y5
+	VBLENDVPS    Y3, Y5, Y7, Y6
+	VBLENDVPS    Y3, Y7, Y5, Y3
+	VMULPS       Y3, Y4, Y5
+	VADDPS       Y2, Y5, Y5
+	VBROADCASTSS ceiling+52(FP), Y7
+	VMINPS       Y3, Y7, Y3
+	VMULPS       Y3, Y4, Y3
+	VMOVUPS      (SI)(DI*4), Y7
+	VBROADCASTSS other+44(FP), Y8
+	VADDPS       Y8, Y7, Y7
+	VBROADCASTSS slope+48(FP), Y8
+	VFMADD231PS  Y8, Y0, Y7
+	VMOVUPS      lanes422c0000<>+0(SB), Y0
+	VMINPS       Y7, Y0, Y0
+	VMOVUPS      lanesc22c0000<>+0(SB), Y7
+	VMAXPS       Y0, Y7, Y7
+	VORPS        lanes80000000<>+0(SB), Y7, Y0
+	VMOVUPS      lanesc2d20000<>+0(SB), Y8
+	VMAXPS       Y0, Y8, Y8
+	VMULPS       lanes3fb8aa3b<>+0(SB), Y8, Y0
+	VROUNDPS     $0x08, Y0, Y0
+	VFNMADD231PS lanes3f318000<>+0(SB), Y0, Y8
+	VFNMADD231PS lanesb95e8083<>+0(SB), Y0, Y8
+	VMOVUPS      lanes3ab68885<>+0(SB), Y9
+	VFMADD213PS  lanes3c0905b7<>+0(SB), Y8, Y9
+	VFMADD213PS  lanes3d2aaa8d<>+0(SB), Y8, Y9
+	VFMADD213PS  lanes3e2aaa6e<>+0(SB), Y8, Y9
+	VFMADD213PS  lanes3f000000<>+0(SB), Y8, Y9
+	VFMADD213PS  lanes3f800000<>+0(SB), Y8, Y9
+	VFMADD213PS  lanes3f800000<>+0(SB), Y8, Y9
+	VCVTPS2DQ    Y0, Y0
+	VPSRAD       $0x01, Y0, Y8
+	VPSUBD       Y8, Y0, Y0
+	VPADDD       lanes0000007f<>+0(SB), Y8, Y8
+	VPSLLD       $0x17, Y8, Y8
+	VMULPS       Y8, Y9, Y8
+	VPADDD       lanes0000007f<>+0(SB), Y0, Y0
+	VPSLLD       $0x17, Y0, Y0
+	VMULPS       Y0, Y8, Y0
+	VADDPS       lanes3f800000<>+0(SB), Y0, Y8
+	VMOVUPS      lanes3f800000<>+0(SB), Y9
+	VDIVPS       Y8, Y9, Y9
+	VMULPS       Y0, Y9, Y0
+	VBLENDVPS    Y7, Y0, Y9, Y8
+	VBLENDVPS    Y7, Y9, Y0, Y0
+	VADDPS       Y8, Y6, Y7
+	VMOVUPS      (CX)(DI*4), Y9
+	VSUBPS       lanesc47a0000<>+0(SB), Y9, Y9
+	VMOVUPS      lanes3f800000<>+0(SB), Y10
+	VMINPS       Y9, Y10, Y10
+	VMOVUPS      lanes00000000<>+0(SB), Y9
+	VMAXPS       Y10, Y9, Y9
+	VMULPS       Y9, Y7, Y7
+	VCVTPS2PD    X7, Y9
+	VEXTRACTF128 $0x01, Y7, X7
+	VCVTPS2PD    X7, Y7
+	VADDPD       Y7, Y9, Y9
+	VADDPD       160(SP), Y9, Y9
+	VMOVUPD      Y9, 160(SP)
+	VMULPS       Y0, Y4, Y7
+	VADDPS       Y2, Y7, Y7
+	VBROADCASTSS ceiling+52(FP), Y9
+	VMINPS       Y0, Y9, Y0
+	VMULPS       Y0, Y4, Y0
+	VMULPS       Y6, Y4, Y6
+	VMULPS       Y8, Y4, Y4
+	VFMADD231PS  Y5, Y4, Y6
+	VMULPS       Y7, Y5, Y4
+	VMOVUPS      lanes3f800000<>+0(SB), Y5
+	VDIVPS       Y4, Y5, Y5
+	VMULPS       Y5, Y6, Y4
+	VADDPS       lanes3f800000<>+0(SB), Y4, Y5
+	VMULPS       lanes3fb504f3<>+0(SB), Y5, Y5
+	VPSRLD       $0x17, Y5, Y5
+	VPSUBD       lanes0000007f<>+0(SB), Y5, Y5
+	VMOVUPS      lanes0000007f<>+0(SB), Y6
+	VPSUBD       Y5, Y6, Y6
+	VPSLLD       $0x17, Y6, Y6
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y6, Y4, Y4
+	VSUBPS       lanes3f800000<>+0(SB), Y6, Y6
+	VADDPS       Y6, Y4, Y4
+	VADDPS       lanes40000000<>+0(SB), Y4, Y6
+	VDIVPS       Y6, Y4, Y4
+	VMULPS       Y4, Y4, Y6
+	VMOVUPS      lanes3e977464<>+0(SB), Y7
+	VFMADD213PS  lanes3eccbe11<>+0(SB), Y6, Y7
+	VFMADD213PS  lanes3f2aaaae<>+0(SB), Y6, Y7
+	VFMADD213PS  lanes40000000<>+0(SB), Y6, Y7
+	VMULPS       Y4, Y7, Y4
+	VFMADD231PS  lanes3f317218<>+0(SB), Y5, Y4
+	VCVTPS2PD    X4, Y5
+	VEXTRACTF128 $0x01, Y4, X4
+	VCVTPS2PD    X4, Y4
+	VADDPD       Y4, Y5, Y5
+	VADDPD       96(SP), Y5, Y5
+	VMOVUPD      Y5, 96(SP)
+	VADDPS       Y2, Y3, Y4
+	VADDPS       Y2, Y0, Y5
+	VMULPS       Y5, Y4, Y6
+	VMOVUPS      lanes3f800000<>+0(SB), Y7
+	VDIVPS       Y6, Y7, Y7
+	VADDPS       Y5, Y4, Y6
+	VMULPS       Y2, Y6, Y2
+	VMULPS       Y7, Y2, Y2
+	VMULPS       Y5, Y3, Y3
+	VFMADD231PS  Y4, Y0, Y3
+	VMULPS       Y7, Y3, Y0
+	VMOVUPS      (CX)(DI*4), Y3
+	VMOVUPS      lanes7f7fffff<>+0(SB), Y4
+	VMINPS       Y3, Y4, Y4
+	VMOVUPS      lanesff7fffff<>+0(SB), Y3
+	VMAXPS       Y4, Y3, Y3
+	VMOVUPS      lanes3ba7f7d3<>+0(SB), Y4
+	VFMADD213PS  lanesbcee2bc0<>+0(SB), Y1, Y4
+	VFMADD213PS  lanes3d9ec061<>+0(SB), Y1, Y4
+	VFMADD213PS  lanesbe0b4953<>+0(SB), Y1, Y4
+	VFMADD213PS  lanes3e4358d5<>+0(SB), Y1, Y4
+	VFMADD213PS  lanesbe7e507e<>+0(SB), Y1, Y4
+	VFMADD213PS  lanes3eaa96ba<>+0(SB), Y1, Y4
+	VFMADD213PS  lanesbeffff46<>+0(SB), Y1, Y4
+	VFMADD213PS  lanes3f7fffff<>+0(SB), Y1, Y4
+	VMULPS       Y1, Y4, Y1
+	VMOVUPS      lanes00000000<>+0(SB), Y4
+	VMAXPS       Y3, Y4, Y4
+	VADDPS       Y4, Y1, Y4
+	VCVTPS2PD    X4, Y5
+	VEXTRACTF128 $0x01, Y4, X6
+	VCVTPS2PD    X6, Y6
+	VADDPD       Y6, Y5, Y5
+	VADDPD       (SP), Y5, Y5
+	VMOVUPD      Y5, (SP)
+	VMULPS       Y2, Y4, Y2
+	VCVTPS2PD    X2, Y4
+	VEXTRACTF128 $0x01, Y2, X2
+	VCVTPS2PD    X2, Y2
+	VADDPD       Y2, Y4, Y4
+	VADDPD       32(SP), Y4, Y4
+	VMOVUPD      Y4, 32(SP)
+	VMOVUPS      lanes00000000<>+0(SB), Y2
+	VMINPS       Y3, Y2, Y2
+	VSUBPS       Y2, Y1, Y1
+	VMULPS       Y0, Y1, Y0
+	VCVTPS2PD    X0, Y1
+	VEXTRACTF128 $0x01, Y0, X0
+	VCVTPS2PD    X0, Y0
+	VADDPD       Y0, Y1, Y1
+	VADDPD       64(SP), Y1, Y1
+	VMOVUPD      Y1, 64(SP)
+	ADDQ         $0x08, DI
+	JMP          by1
+
+by1_end:
+	VMOVUPD      (SP), Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPD       X0, X1, X1
+	VPERMILPD    $0x01, X1, X0
+	VADDSD       X0, X1, X1
+	VADDSD       (AX), X1, X1
+	VMOVSD       X1, (AX)
+	VMOVUPD      32(SP), Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPD       X0, X1, X1
+	VPERMILPD    $0x01, X1, X0
+	VADDSD       X0, X1, X1
+	VADDSD       8(AX), X1, X1
+	VMOVSD       X1, 8(AX)
+	VMOVUPD      64(SP), Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPD       X0, X1, X1
+	VPERMILPD    $0x01, X1, X0
+	VADDSD       X0, X1, X1
+	VADDSD       16(AX), X1, X1
+	VMOVSD       X1, 16(AX)
+	VMOVUPD      96(SP), Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPD       X0, X1, X1
+	VPERMILPD    $0x01, X1, X0
+	VADDSD       X0, X1, X1
+	VADDSD       24(AX), X1, X1
+	VMOVSD       X1, 24(AX)
+	VMOVUPD      128(SP), Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPD       X0, X1, X1
+	VPERMILPD    $0x01, X1, X0
+	VADDSD       X0, X1, X1
+	VADDSD       32(AX), X1, X1
+	VMOVSD       X1, 32(AX)
+	VMOVUPD      160(SP), Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPD       X0, X1, X1
+	VPERMILPD    $0x01, X1, X0
+	VADDSD       X0, X1, X1
+	VADDSD       40(AX), X1, X1
+	VMOVSD       X1, 40(AX)
 	VZEROUPPER
 	RET
 

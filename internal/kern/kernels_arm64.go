@@ -137,17 +137,22 @@ func sigmoidSoftplusNEON(y *float32, loss *float32, z *float32, count int)
 // lossSumsNEON: adds Σ softplus(z), Σ ψ·softplus(z), Σ τ·softplus(−z), Σ −log q, Σ y; rest = 1−pi > 0; count is a multiple of 4.
 //
 //go:noescape
-func lossSumsNEON(sums *[5]float64, z *float32, count int, pi float32, rest float32)
+func lossSumsNEON(sums *[6]float64, z *float32, count int, pi float32, rest float32)
 
-// lossSumsEachNEON: adds Σ softplus(z), Σ ψ·softplus(z), Σ τ·softplus(−z), Σ −log q, Σ y; π = σ(s) of each element, and at least 1−ceiling in ψ and τ; count is a multiple of 4.
+// lossSumsEachNEON: adds Σ softplus(z), Σ ψ·softplus(z), Σ τ·softplus(−z), Σ −log q, Σ y; Σ π; π = σ(own + s + slope·z) of each element, and at least 1−ceiling in ψ and τ; count is a multiple of 4.
 //
 //go:noescape
-func lossSumsEachNEON(sums *[5]float64, z *float32, s *float32, count int, ceiling float32)
+func lossSumsEachNEON(sums *[6]float64, z *float32, s *float32, count int, own float32, slope float32, ceiling float32)
 
 // lossSumsBothNEON: adds Σ softplus(z), Σ ψ·softplus(z), Σ τ·softplus(−z), Σ −log q, Σ y; ψ, τ and −log q of both directions, π = pi and back, rest = 1−pi, kept = 1−back, rest·kept ≥ 1e-30; count is a multiple of 4.
 //
 //go:noescape
-func lossSumsBothNEON(sums *[5]float64, z *float32, count int, pi float32, rest float32, back float32, kept float32)
+func lossSumsBothNEON(sums *[6]float64, z *float32, count int, pi float32, rest float32, back float32, kept float32)
+
+// lossSumsEachBothNEON: adds Σ softplus(z), Σ ψ·softplus(z), Σ τ·softplus(−z), Σ −log q, Σ y; ψ, τ, −log q and π, the last of the sums, of both directions, π = σ(own + s + slope·z) and σ(other + t + slope·z) of each element, and at least 1−ceiling in ψ and τ; count is a multiple of 4.
+//
+//go:noescape
+func lossSumsEachBothNEON(sums *[6]float64, z *float32, s *float32, t *float32, count int, own float32, other float32, slope float32, ceiling float32)
 
 // adamNEON: first += blend1·(g−first), second += blend2·(g²−second), params −= step·first/(√second·root + epsilon); count is a multiple of 4.
 //

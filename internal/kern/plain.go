@@ -224,32 +224,62 @@ func sigmoidSoftplusGo(y, loss, z []float32) {
 	}
 }
 
-func lossSumsGo(sums *[5]float64, z []float32, pi, rest float32) {
+func lossSumsGo(sums *[6]float64, z []float32, pi, rest float32) {
 	for _, x := range z {
 		addLossGo(sums, float64(x), float64(pi), float64(rest), float64(rest))
 	}
 }
 
-func lossSumsEachGo(sums *[5]float64, z, s []float32, ceiling float32) {
+func lossSumsEachGo(sums *[6]float64, z, s []float32, of eachRule) {
 	for i, x := range z {
-		pi, rest := Sigmoid64(math.Max(-mostExposure, math.Min(mostExposure, float64(s[i]))))
-		addLossGo(sums, float64(x), pi, rest, math.Min(rest, float64(ceiling)))
+		addExposedGo(sums, float64(x), exposureGo(x, s[i]+of.own, of.slope, mostExposure), of.ceiling)
 	}
 }
 
-func lossSumsBothGo(sums *[5]float64, z []float32, there, back propensity) {
+func lossSumsEachBothGo(sums *[6]float64, z, s, t []float32, of eachRule) {
+	for i, x := range z {
+		var one [6]float64
+		addExposedGo(&one, float64(x), exposureGo(x, t[i]+of.other, of.slope, mostExposureBoth), of.ceiling)
+		addExposedGo(sums, float64(x), exposureGo(x, s[i]+of.own, of.slope, mostExposureBoth), of.ceiling)
+		addBackGo(sums, one)
+		sums[5] += one[5]
+	}
+}
+
+// exposureGo is the logit of exposure of a pair, up to the largest that counts.
+func exposureGo(z, own, slope float32, most float64) float64 {
+	limit := func(x, most float64) float64 { return math.Max(-most, math.Min(most, x)) }
+	s := float32(float64(own) + float64(slope)*limit(float64(z), math.MaxFloat32)) // as one instruction rounds it
+	return limit(float64(s), most)
+}
+
+// addExposedGo adds one pair, given the logit of its exposure.
+func addExposedGo(sums *[6]float64, z, exposure float64, ceiling float32) {
+	pi, rest := Sigmoid64(exposure)
+	addLossGo(sums, z, pi, rest, math.Min(rest, float64(ceiling)))
+	if z > Without {
+		sums[5] += pi
+	}
+}
+
+func lossSumsBothGo(sums *[6]float64, z []float32, there, back propensity) {
 	for _, x := range z {
-		var one [5]float64
+		var one [6]float64
 		addLossGo(&one, float64(x), float64(back.pi), float64(back.rest), float64(back.rest))
 		addLossGo(sums, float64(x), float64(there.pi), float64(there.rest), float64(there.rest))
-		for _, k := range []int{1, 2, 3} { // the others are the same in both directions
-			sums[k] += one[k]
-		}
+		addBackGo(sums, one)
+	}
+}
+
+// addBackGo adds what the other direction of a pair has of its own.
+func addBackGo(sums *[6]float64, back [6]float64) {
+	for _, k := range []int{1, 2, 3} { // the others are the same in both directions
+		sums[k] += back[k]
 	}
 }
 
 // addLossGo adds one pair. kept is what ψ and τ take 1−π for.
-func addLossGo(sums *[5]float64, z, pi, rest, kept float64) {
+func addLossGo(sums *[6]float64, z, pi, rest, kept float64) {
 	z = math.Max(-math.MaxFloat32, math.Min(math.MaxFloat32, z))
 	y, u := Sigmoid64(z)
 	q, loss := u+y*kept, softplus64(z)

@@ -61,7 +61,7 @@ func main() {
 		scaleCodes(s)
 		elementwise(s)
 		blockSums(s)
-		for _, of := range []string{"", "Each", "Both"} {
+		for _, of := range []string{"", "Each", "Both", "EachBoth"} {
 			lossSums(s, of)
 		}
 		adam(s)

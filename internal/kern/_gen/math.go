@@ -380,29 +380,38 @@ func blockSums(s isa) {
 	RET()
 }
 
-// lossSums: the five sums over unlinked pairs that every risk is made of. With y = σ(z), u = 1−y and q = u + y(1−π):
+// without is a z that adds nothing to any sum.
+const without = -1000
+
+// lossSums: the sums over unlinked pairs that every risk is made of. With y = σ(z), u = 1−y and q = u + y(1−π):
 //
 //	Σ softplus(z)   Σ ψ·softplus(z)   Σ τ·softplus(−z)   Σ −log q   Σ y,   ψ = u/q, τ = y(1−π)/q
 //
-// and −log q = log1p(πy/q). Lanes are added up as float64. Pairs share one π, or each has its own, π = σ(s); then ψ and
-// τ have 1−π no higher than a ceiling. Or they share one π in each direction, and sums are over both: the
-// exponential, the logarithm and the division of a pair then serve both, as the product of both q does. What does not
-// depend on π is added up once.
+// and −log q = log1p(πy/q). Lanes are added up as float64. Pairs share one π, or each has its own, π = σ(s), s being
+// its number, one that all share and a multiple of z; then ψ and τ have 1−π no higher than a ceiling, and Σ π is added
+// up, too. Or sums are over both directions, in which pairs share one π, or each has its own: the exponential of z and
+// the logarithms and divisions of a pair then serve both, as the product of both q does. What does not depend on π is
+// added up once.
 //
 // Long because it reads as the assembly that it writes: one routine, whose registers live to its end.
 func lossSums(s isa, of string) {
-	each, both := of == "Each", of == "Both"
-	name, doc := "lossSums", "adds Σ softplus(z), Σ ψ·softplus(z), Σ τ·softplus(−z), Σ −log q, Σ y; "
-	if both {
-		function(name+"Both"+s.name, "func(sums *[5]float64, z *float32, count int, pi, rest, back, kept float32)",
+	each, both := of == "Each" || of == "EachBoth", of == "Both" || of == "EachBoth"
+	name, doc := "lossSums"+of+s.name, "adds Σ softplus(z), Σ ψ·softplus(z), Σ τ·softplus(−z), Σ −log q, Σ y; "
+	const many = "; count is a multiple of the lanes."
+	switch of {
+	case "EachBoth":
+		function(name, "func(sums *[6]float64, z, s, t *float32, count int, own, other, slope, ceiling float32)",
+			doc+"ψ, τ, −log q and π, the last of the sums, of both directions, π = σ(own + s + slope·z) and "+
+				"σ(other + t + slope·z) of each element, and at least 1−ceiling in ψ and τ"+many)
+	case "Both":
+		function(name, "func(sums *[6]float64, z *float32, count int, pi, rest, back, kept float32)",
 			doc+"ψ, τ and −log q of both directions, π = pi and back, rest = 1−pi, kept = 1−back, "+
-				"rest·kept ≥ 1e-30; count is a multiple of the lanes.")
-	} else if each {
-		function(name+"Each"+s.name, "func(sums *[5]float64, z, s *float32, count int, ceiling float32)",
-			doc+"π = σ(s) of each element, and at least 1−ceiling in ψ and τ; count is a multiple of the lanes.")
-	} else {
-		function(name+s.name, "func(sums *[5]float64, z *float32, count int, pi, rest float32)",
-			doc+"rest = 1−pi > 0; count is a multiple of the lanes.")
+				"rest·kept ≥ 1e-30"+many)
+	case "Each":
+		function(name, "func(sums *[6]float64, z, s *float32, count int, own, slope, ceiling float32)",
+			doc+"Σ π; π = σ(own + s + slope·z) of each element, and at least 1−ceiling in ψ and τ"+many)
+	default:
+		function(name, "func(sums *[6]float64, z *float32, count int, pi, rest float32)", doc+"rest = 1−pi > 0"+many)
 	}
 	sums, z, count := Load(Param("sums"), GP64()), Load(Param("z"), GP64()), Load(Param("count"), GP64())
 	broadcast := func(name string) same {
@@ -410,17 +419,36 @@ func lossSums(s isa, of string) {
 		VBROADCASTSS(argument(name), v)
 		return same{v}
 	}
-	var propensities reg.Register
-	var pi, rest, ceiling source
+	var there, back reg.Register
+	var pi, rest source
 	if each {
-		propensities, ceiling = Load(Param("s"), GP64()), broadcast("ceiling")
-	} else if !both {
+		there = Load(Param("s"), GP64())
+	}
+	if each && both {
+		back = Load(Param("t"), GP64())
+	}
+	if of == "" {
 		pi, rest = broadcast("pi"), broadcast("rest")
 	}
-	var acc [5]reg.VecVirtual
+	acc := make([]reg.VecVirtual, 5, 6)
+	if each {
+		acc = acc[:6]
+	}
 	for i := range acc {
 		acc[i] = s.vec()
 		s.zero(acc[i])
+	}
+	// where registers are short, sums are added up in memory
+	var room Mem
+	aside := each && both && !s.wide
+	if aside {
+		room = AllocLocal(len(acc) * s.bytes())
+	}
+	total := func(i int) Mem { return room.Offset(s.bytes() * i) }
+	for i, v := range acc {
+		if aside {
+			VMOVUPD(v, total(i))
+		}
 	}
 	add := func(i int, g group) {
 		for _, v := range g {
@@ -437,6 +465,11 @@ func lossSums(s isa, of string) {
 				VCVTPS2PD(upper, high)
 			}
 			VADDPD(high, low, low)
+			if aside {
+				VADDPD(total(i), low, low)
+				VMOVUPD(low, total(i))
+				continue
+			}
 			VADDPD(low, acc[i], acc[i])
 		}
 	}
@@ -454,30 +487,63 @@ func lossSums(s isa, of string) {
 		other := s.of(vmulps, inverse, e)
 		return s.choose(v, inverse, other), s.choose(v, other, inverse), e
 	}
-	s.loop(z, count, s.side(2, 1), func(s chain, at reg.GPVirtual, raw group) {
-		pi, rest := pi, rest
-		if each {
-			// beyond, 1/q may be no normal number
-			pi, rest, _ = sigmoids(s, s.clamp(load(s, propensities, at), -86, 86))
-		}
+	// present is 1, and 0 for the z of what is no pair
+	present := func(s chain, v group) group {
+		return s.clamp(s.of(vsubps, v, number(without)), 0, 1)
+	}
+	side := s.side(2, 1)
+	if each && both {
+		side = 1
+	}
+	s.loop(z, count, side, func(s chain, at reg.GPVirtual, raw group) {
 		v := s.clamp(raw, -math.MaxFloat32, math.MaxFloat32)
+		// exposed returns π and 1−π, given its number of each element, and one for all
+		exposed := func(each reg.Register, own string, most float64) (pi, rest group) {
+			x := s.of(vaddps, load(s, each, at), broadcast(own))
+			pi, rest, _ = sigmoids(s, s.clamp(s.addmul(x, v, broadcast("slope")), -most, most))
+			return pi, rest
+		}
+		pi, rest := pi, rest
+		if of == "Each" {
+			own, hidden := exposed(there, "own", 86) // beyond, 1/q may be no normal number
+			add(5, s.of(vmulps, own, present(s, v)))
+			pi, rest = own, hidden
+		}
 		y, u, e := sigmoids(s, v)
 		add(4, y)
 		var psi, tau group
-		if both {
+		// mixed returns ψ and τ of both directions together, given y(1−π) of each
+		mixed := func(hidden, other, q, p, share group) (psi, tau group) {
+			return s.of(vmulps, s.of(vmulps, s.of(vaddps, q, p), u), share),
+				s.of(vmulps, s.addmul(s.of(vmulps, hidden, p), other, q), share)
+		}
+		switch {
+		case each && both:
+			// beyond, 1/(qp) may be no normal number
+			one, rest := exposed(there, "own", 43)
+			q := s.of(vaddps, s.of(vmulps, y, rest), u)
+			hidden := s.of(vmulps, y, s.of(vminps, broadcast("ceiling"), rest))
+			two, rest := exposed(back, "other", 43)
+			add(5, s.of(vmulps, s.of(vaddps, one, two), present(s, load(s, z, at))))
+			p := s.of(vaddps, s.of(vmulps, y, rest), u)
+			other := s.of(vmulps, y, s.of(vminps, broadcast("ceiling"), rest))
+			visible := s.addmul(s.of(vmulps, y, one), s.of(vmulps, y, two), q) // 1 − qp
+			add(3, s.log1p(s.of(vmulps, visible, s.inverse(s.of(vmulps, q, p)))))
+			q, p = s.of(vaddps, hidden, u), s.of(vaddps, other, u)
+			psi, tau = mixed(hidden, other, q, p, s.inverse(s.of(vmulps, q, p)))
+		case both:
 			hidden, other := s.of(vmulps, y, broadcast("rest")), s.of(vmulps, y, broadcast("kept"))
 			q, p := s.of(vaddps, hidden, u), s.of(vaddps, other, u)
 			share := s.inverse(s.of(vmulps, q, p))
-			psi = s.of(vmulps, s.of(vmulps, s.of(vaddps, q, p), u), share)
-			tau = s.of(vmulps, s.addmul(s.of(vmulps, hidden, p), other, q), share)
+			psi, tau = mixed(hidden, other, q, p, share)
 			// 1 − qp = yπ + q·yπ′
 			visible := s.addmul(s.of(vmulps, y, broadcast("pi")), s.of(vmulps, y, broadcast("back")), q)
 			add(3, s.log1p(s.of(vmulps, visible, share)))
-		} else {
+		default:
 			visible, hidden := s.of(vmulps, y, pi), s.of(vmulps, y, rest) // yπ and y(1−π)
 			kept := hidden
 			if each {
-				kept = s.of(vmulps, y, s.of(vminps, ceiling, rest))
+				kept = s.of(vmulps, y, s.of(vminps, broadcast("ceiling"), rest))
 			}
 			share := s.inverse(s.of(vaddps, hidden, u))
 			add(3, s.log1p(s.of(vmulps, visible, share)))
@@ -497,6 +563,10 @@ func lossSums(s isa, of string) {
 		add(2, s.of(vmulps, missed, tau))
 	})
 	for i := range acc {
+		if aside {
+			acc[i] = s.vec()
+			VMOVUPD(total(i), acc[i])
+		}
 		x := s.sumDoubles(acc[i])
 		VADDSD(Mem{Base: sums, Disp: 8 * i}, x, x)
 		VMOVSD(x, Mem{Base: sums, Disp: 8 * i})

@@ -35,7 +35,7 @@ func main() {
 	tileCodes(&f)
 	reachCodes(&f)
 	elementwise(&f)
-	for _, of := range []string{"", "Each", "Both"} {
+	for _, of := range []string{"", "Each", "Both", "EachBoth"} {
 		lossSums(&f, of)
 	}
 	adam(&f)

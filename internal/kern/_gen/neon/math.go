@@ -228,44 +228,64 @@ func elementwise(f *file) {
 	}, "y", "loss")
 }
 
-// lossSums: the five sums over unlinked pairs that every risk is made of. With y = σ(z), u = 1−y and q = u + y(1−π):
+// without is a z that adds nothing to any sum.
+const without = -1000
+
+// lossSums: the sums over unlinked pairs that every risk is made of. With y = σ(z), u = 1−y and q = u + y(1−π):
 //
 //	Σ softplus(z)   Σ ψ·softplus(z)   Σ τ·softplus(−z)   Σ −log q   Σ y,   ψ = u/q, τ = y(1−π)/q
 //
-// and −log q = log1p(πy/q). Lanes are added up as float64. Pairs share one π, or each has its own, π = σ(s); then ψ and
-// τ have 1−π no higher than a ceiling. Or they share one π in each direction, and sums are over both: the
-// exponential, the logarithm and the division of a pair then serve both, as the product of both q does. What does not
-// depend on π is added up once.
+// and −log q = log1p(πy/q). Lanes are added up as float64. Pairs share one π, or each has its own, π = σ(s), s being
+// its number, one that all share and a multiple of z; then ψ and τ have 1−π no higher than a ceiling, and Σ π is added
+// up, too. Or sums are over both directions, in which pairs share one π, or each has its own: the exponential of z and
+// the logarithms and divisions of a pair then serve both, as the product of both q does. What does not depend on π is
+// added up once.
 //
 // Long because it reads as the assembly that it writes: one routine, whose registers live to its end.
 func lossSums(f *file, of string) {
-	each, both := of == "Each", of == "Both"
+	each, both := of == "Each" || of == "EachBoth", of == "Both" || of == "EachBoth"
 	doc := "adds Σ softplus(z), Σ ψ·softplus(z), Σ τ·softplus(−z), Σ −log q, Σ y; "
-	var r *routine
-	if each {
-		r = f.function("lossSumsEachNEON", doc+"π = σ(s) of each element, and at least 1−ceiling in ψ and τ; count is "+
-			"a multiple of 4.", "sums *[5]float64", "z *float32", "s *float32", "count int", "ceiling float32")
-	} else if both {
-		r = f.function("lossSumsBothNEON", doc+"ψ, τ and −log q of both directions, π = pi and back, "+
-			"rest = 1−pi, kept = 1−back, rest·kept ≥ 1e-30; count is a multiple of 4.", "sums *[5]float64",
-			"z *float32", "count int", "pi float32", "rest float32", "back float32", "kept float32")
-	} else {
-		r = f.function("lossSumsNEON", doc+"rest = 1−pi > 0; count is a multiple of 4.", "sums *[5]float64",
-			"z *float32", "count int", "pi float32", "rest float32")
+	const many = "; count is a multiple of 4."
+	params := []string{"sums *[6]float64", "z *float32"}
+	switch of {
+	case "EachBoth":
+		doc += "ψ, τ, −log q and π, the last of the sums, of both directions, π = σ(own + s + slope·z) and " +
+			"σ(other + t + slope·z) of each element, and at least 1−ceiling in ψ and τ" + many
+		params = append(params, "s *float32", "t *float32", "count int", "own float32", "other float32",
+			"slope float32", "ceiling float32")
+	case "Each":
+		doc += "Σ π; π = σ(own + s + slope·z) of each element, and at least 1−ceiling in ψ and τ" + many
+		params = append(params, "s *float32", "count int", "own float32", "slope float32", "ceiling float32")
+	case "Both":
+		doc += "ψ, τ and −log q of both directions, π = pi and back, rest = 1−pi, kept = 1−back, " +
+			"rest·kept ≥ 1e-30" + many
+		params = append(params, "count int", "pi float32", "rest float32", "back float32", "kept float32")
+	default:
+		doc += "rest = 1−pi > 0" + many
+		params = append(params, "count int", "pi float32", "rest float32")
 	}
+	r := f.function("lossSums"+of+"NEON", doc, params...)
 	sums, z, count := r.load("sums"), r.load("z"), r.load("count")
 	r.useConstants()
-	var propensities string
-	var pi, rest, back, kept, ceiling group
+	one := func(name string) group { return group{r.broadcast(name)} }
+	var there, again string
+	var pi, rest, back, kept, own, other, slope, ceiling group
 	if each {
-		propensities, ceiling = r.load("s"), group{r.broadcast("ceiling")}
+		there, own, slope, ceiling = r.load("s"), one("own"), one("slope"), one("ceiling")
 	} else {
-		pi, rest = group{r.broadcast("pi")}, group{r.broadcast("rest")}
+		pi, rest = one("pi"), one("rest")
 	}
-	if both {
-		back, kept = group{r.broadcast("back")}, group{r.broadcast("kept")}
+	switch of {
+	case "EachBoth":
+		again, other = r.load("t"), one("other")
+	case "Both":
+		back, kept = one("back"), one("kept")
 	}
-	total := r.group(5)
+	width := 5
+	if each {
+		width = 6
+	}
+	total := r.group(width)
 	for _, v := range total {
 		r.zero(v)
 	}
@@ -277,24 +297,44 @@ func lossSums(f *file, of string) {
 		r.encode(0x4e60d400, "FADD V%d.2D, V%d.2D, V%d.2D", total[i], total[i], low)
 	}
 	r.loop(count, 1, func(s chain) {
-		pi, rest := pi, rest
-		if each {
-			// beyond, 1/q may be no normal number
-			pi, rest, _ = s.sigmoids(s.clamp(s.next(propensities), -86, 86))
-		}
 		v := s.clamp(s.next(z), -math.MaxFloat32, math.MaxFloat32)
+		// exposed returns π and 1−π, given its number of each element, and one for all
+		exposed := func(each string, own group, most float64) (pi, rest group) {
+			x := s.addmul(s.of(s.add, s.next(each), own), v, slope)
+			pi, rest, _ = s.sigmoids(s.clamp(x, -most, most))
+			return pi, rest
+		}
+		// shown adds π up, but for the z of what is no pair
+		shown := func(pi group) {
+			add(5, s.of(s.mul, pi, s.clamp(s.of(s.sub, v, s.number(without)), 0, 1)))
+		}
 		y, u, e := s.sigmoids(v)
 		add(4, y)
+		pi, rest, back, kept := pi, rest, back, kept
+		switch of {
+		case "Each":
+			pi, rest = exposed(there, own, 86) // beyond, 1/q may be no normal number
+			shown(pi)
+		case "EachBoth":
+			pi, rest = exposed(there, own, 43) // beyond, 1/(qp) may be no normal number
+			back, kept = exposed(again, other, 43)
+			shown(s.of(s.add, pi, back))
+		}
 		visible, hidden := s.of(s.mul, y, pi), s.of(s.mul, y, rest) // yπ and y(1−π)
 		var psi, tau group
 		if both {
 			other := s.of(s.mul, y, kept)
 			q, p := s.of(s.add, hidden, u), s.of(s.add, other, u)
 			share := s.inverse(s.of(s.mul, q, p))
-			psi = s.of(s.mul, s.of(s.mul, s.of(s.add, q, p), u), share)
-			tau = s.of(s.mul, s.addmul(s.of(s.mul, hidden, p), other, q), share)
 			s.addmul(visible, s.of(s.mul, y, back), q) // 1 − qp = yπ + q·yπ′
 			add(3, s.log1p(s.of(s.mul, visible, share)))
+			if each {
+				hidden, other = s.of(s.mul, y, s.of(s.min, ceiling, rest)), s.of(s.mul, y, s.of(s.min, ceiling, kept))
+				q, p = s.of(s.add, hidden, u), s.of(s.add, other, u)
+				share = s.inverse(s.of(s.mul, q, p))
+			}
+			psi = s.of(s.mul, s.of(s.mul, s.of(s.add, q, p), u), share)
+			tau = s.of(s.mul, s.addmul(s.of(s.mul, hidden, p), other, q), share)
 		} else {
 			kept := hidden
 			if each {
