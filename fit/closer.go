@@ -23,11 +23,9 @@ const (
 // lookCloser fits again, to more pairs, what makes the set of claims too wide for them to be called identified: the
 // reference and, one after the other, the assumption whose claims are the furthest from the reference's. More pairs
 // rule it out, or narrow its claims; where neither happens the set stays wide, and no other is looked at. Where a test
-// has refuted the model nothing is called identified, however narrow.
+// has refuted the model nothing is called identified, however narrow: then the reference alone is looked at.
 func (c *comparison) lookCloser(ctx context.Context) error {
-	if slices.ContainsFunc(c.refuted, func(r Refutation) bool { return r.Refuted }) {
-		return nil
-	}
+	refuted := slices.ContainsFunc(c.refuted, func(r Refutation) bool { return r.Refuted })
 	reference := c.done[c.reference()]
 	if reference.failed || c.looked == nil && c.furthest(reference) == nil {
 		return nil
@@ -35,7 +33,7 @@ func (c *comparison) lookCloser(ctx context.Context) error {
 	if enough, err := c.lookAtMore(ctx); err != nil || !enough {
 		return err
 	}
-	if err := c.lookAt(ctx, reference); err != nil {
+	if err := c.lookAt(ctx, reference); err != nil || refuted {
 		return err
 	}
 	for !reference.closer.failed && len(c.closer.done) <= mostLooks {

@@ -76,6 +76,28 @@ func TestMoreIsLookedAt(t *testing.T) {
 	}
 }
 
+// Where a test refutes the model, the reference alone is looked at closer: nothing would be called identified.
+func TestReferenceIsLookedAt(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("slow, and this is -short; ./check runs it once without")
+	}
+	_, p, _ := violated(t, world.Violations{Popularity: 1}, 20_000)
+	r := mustFit(t, p, Settings{Doctor: FullDoctor, Starts: []float64{.3}, compared: p.Train.Len() / 8})
+	if !refutes(r.refuted, ByPopularity) {
+		t.Fatalf("%+v", r.refuted)
+	}
+	for k, f := range r.alternatives {
+		if (f.closer != nil) != (k == r.reference()) {
+			t.Errorf("%s: looked at %v", f.Alternative, f.closer != nil)
+		}
+	}
+	reference := r.alternatives[r.reference()]
+	if got := r.Findings.Set.Members[r.reference()].Propensity.Value; got != reference.closer.measures[ofExposure].value {
+		t.Errorf("π̂ is reported as %v, and by more pairs %v", got, reference.closer.measures[ofExposure].value)
+	}
+}
+
 // over is the difference from another by the fewer pairs.
 func (f *alternativeFit) over(other *alternativeFit) float64 {
 	difference, _, _ := f.against(&alternativeFit{folds: other.folds})
