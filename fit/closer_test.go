@@ -92,9 +92,9 @@ func TestReferenceIsLookedAt(t *testing.T) {
 			t.Errorf("%s: looked at %v", f.Alternative, f.closer != nil)
 		}
 	}
-	reference := r.alternatives[r.reference()]
-	if got := r.Findings.Set.Members[r.reference()].Propensity.Value; got != reference.closer.measures[ofExposure].value {
-		t.Errorf("π̂ is reported as %v, and by more pairs %v", got, reference.closer.measures[ofExposure].value)
+	want := r.alternatives[r.reference()].closer.measures[ofExposure].value
+	if got := r.Findings.Set.Members[r.reference()].Propensity.Value; got != want {
+		t.Errorf("π̂ is reported as %v, and by more pairs %v", got, want)
 	}
 }
 
