@@ -18,10 +18,16 @@ func obeyingProblem(t *testing.T, nodes int, seed uint64) (*world.World, sample.
 	t.Helper()
 	plan := world.Saturated()
 	plan.Seed = seed
-	w := must(world.New(t.Context(), world.Settings{Nodes: nodes, Dim: 8, Fields: world.EvenFields(4),
-		Scenario: plan}))(t)
+	return linkedProblem(t, world.Settings{Nodes: nodes, Dim: 8, Fields: world.EvenFields(4), Scenario: plan}, 0)
+}
+
+// linkedProblem is the links of a world, and some other pairs for each; 0 is as many as usual.
+func linkedProblem(t *testing.T, s world.Settings, perLink int) (*world.World, sample.Problem) {
+	t.Helper()
+	w := must(world.New(t.Context(), s))(t)
 	g := must(w.Linked(t.Context()))(t).Graph()
-	train, _, err := graph.Sample(g, graph.Universe{Before: g.Order()}, graph.SampleOptions{Src: rand.NewPCG(1, 2)})
+	train, _, err := graph.Sample(g, graph.Universe{Before: g.Order()},
+		graph.SampleOptions{Src: rand.NewPCG(1, 2), PerLink: perLink})
 	if err != nil {
 		t.Fatal(err)
 	}

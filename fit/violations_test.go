@@ -2,13 +2,10 @@ package fit
 
 import (
 	"math"
-	"math/rand/v2"
 	"slices"
 	"testing"
 
 	"unseen/graph"
-	"unseen/model"
-	"unseen/sample"
 	"unseen/world"
 )
 
@@ -68,22 +65,13 @@ func TestSurprisingPairsSayMost(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow, and this is -short; ./check runs it once without")
 	}
-	plan := world.Saturated()
-	plan.Seed = 33
-	w := must(world.New(t.Context(), world.Settings{Nodes: 400, Dim: 8, Fields: world.EvenFields(4),
-		Scenario: plan}))(t)
-	g := must(w.Linked(t.Context()))(t).Graph()
-	train, _, err := graph.Sample(g, graph.Universe{Before: g.Order()}, graph.SampleOptions{Src: rand.NewPCG(1, 2)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := sample.Problem{Nodes: model.NodesOf(g), Train: train}
-	settings := Settings{Doctor: FullDoctor, Starts: []float64{.3}, compared: train.Len()}
+	_, p := obeyingProblem(t, 400, 33)
+	settings := Settings{Doctor: FullDoctor, Starts: []float64{.3}, compared: p.Train.Len()}
 	all := mustFit(t, p, settings).Findings
-	settings.compared = train.Len() / 3
+	settings.compared = p.Train.Len() / 3
 	part := mustFit(t, p, settings).Findings
-	if n := part.Set.Pairs; n < train.Len()/4 || n > train.Len()/2 {
-		t.Errorf("%d of %d pairs", n, train.Len())
+	if n := part.Set.Pairs; n < p.Train.Len()/4 || n > p.Train.Len()/2 {
+		t.Errorf("%d of %d pairs", n, p.Train.Len())
 	}
 	for _, f := range []*Findings{all, part} {
 		if slices.ContainsFunc(f.Tests, func(r Refutation) bool { return r.Refuted }) {
@@ -112,18 +100,10 @@ func TestScoresOfPart(t *testing.T) {
 	}
 	plan := world.SaturatedRare()
 	plan.Seed = 34
-	w := must(world.New(t.Context(), world.Settings{Nodes: 1200, Dim: 64, Fields: world.EvenFields(8),
-		Scenario: plan}))(t)
-	g := must(w.Linked(t.Context()))(t).Graph()
-	train, _, err := graph.Sample(g, graph.Universe{Before: g.Order()},
-		graph.SampleOptions{Src: rand.NewPCG(1, 2), PerLink: 20})
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := sample.Problem{Nodes: model.NodesOf(g), Train: train}
-	settings := Settings{Doctor: FullDoctor, Starts: []float64{.3}, Replicates: 3, compared: train.Len()}
+	_, p := linkedProblem(t, world.Settings{Nodes: 1200, Dim: 64, Fields: world.EvenFields(8), Scenario: plan}, 20)
+	settings := Settings{Doctor: FullDoctor, Starts: []float64{.3}, Replicates: 3, compared: p.Train.Len()}
 	all := mustFit(t, p, settings).Findings.Tests
-	settings.compared = train.Len() * 3 / 4
+	settings.compared = p.Train.Len() * 3 / 4
 	for i, r := range mustFit(t, p, settings).Findings.Tests {
 		if se := r.Estimate / r.Z; !(math.Abs(r.Estimate-all[i].Estimate) < .1*se) {
 			t.Errorf("%s: %v ± %v by three quarters of the pairs, by all %v", r.Of, r.Estimate, se, all[i].Estimate)
