@@ -187,8 +187,8 @@ func sumsOf64(z []float32, s func(i int) float64, floor float64, certain bool) (
 	return want
 }
 
-// wantSums holds the sums of n pairs against those of float64. Every term is ≥ 0, so the sum is the magnitude; float32
-// terms may underflow.
+// wantSums holds the sums of n pairs against those of float64. Every term is ≥ 0, so the sum is the magnitude;
+// float32 terms may underflow.
 func wantSums(t *testing.T, what string, got, want UnlinkedSums, n int) {
 	t.Helper()
 	wantSumsBut(t, what, got, want, 1e-34*float64(n))

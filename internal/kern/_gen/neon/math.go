@@ -235,11 +235,11 @@ const without = -1000
 //
 //	Σ softplus(z)   Σ ψ·softplus(z)   Σ τ·softplus(−z)   Σ −log q   Σ y,   ψ = u/q, τ = y(1−π)/q
 //
-// and −log q = log1p(πy/q). Lanes are added up as float64. Pairs share one π, or each has its own, π = σ(s), s being
-// its number, one that all share and a multiple of z; then ψ and τ have 1−π no higher than a ceiling, and Σ π is added
-// up, too. Or sums are over both directions, in which pairs share one π, or each has its own: the exponential of z and
-// the logarithms and divisions of a pair then serve both, as the product of both q does. What does not depend on π is
-// added up once.
+// and −log q = log1p(πy/q). Lanes are added up as float64. Pairs share one π, or each has its own, π = σ(s),
+// s being its number, one that all share and a multiple of z; then ψ and τ have 1−π no higher than a ceiling, and
+// Σ π is added up, too. Or sums are over both directions, in which pairs share one π, or each has its own: the
+// exponential of z and the logarithms and divisions of a pair then serve both, as the product of both q does. What
+// does not depend on π is added up once.
 //
 // Long because it reads as the assembly that it writes: one routine, whose registers live to its end.
 func lossSums(f *file, of string) {
