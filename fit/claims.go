@@ -242,6 +242,12 @@ func (d *diagnosis) claimOf(f, reference *alternativeFit) Member {
 	m := f.measures[ofRisk]
 	c.Risk = MemberValue{Value: m.value, Error: math.Hypot(m.err, d.riskError)}
 	c.Risk.Lower, c.Risk.Upper = math.Max(m.value-1.96*c.Risk.Error, 0), m.value+1.96*c.Risk.Error
+	// What unlinked pairs that are relevant add to it is in proportion to how many these are, so that it reaches as
+	// many times as far up as mean ŷ does.
+	if missed := m.value - f.measures[ofLeast].value; missed > 0 {
+		most := m.value + missed*(c.MeanLink.Upper/c.MeanLink.Value-1)
+		c.Risk.Upper = math.Max(c.Risk.Upper, most)
+	}
 	return c
 }
 

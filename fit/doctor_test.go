@@ -352,6 +352,23 @@ func TestClaims(t *testing.T) {
 	}
 }
 
+// R_AP reaches as far up as the relevance of unlinked pairs that is claimed takes it, where that adds to it.
+func TestClaimOfRisk(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ least, err, want float64 }{
+		{.01, .02, .05 + .04*(math.Exp(1.96)-1)}, // .04 by unlinked pairs, of which there may be e^1.96 times as many
+		{.01, .2, .05 + 1.96*.2},                 // its own error is larger
+		{.09, .02, .05 + 1.96*.02},               // unlinked pairs that are relevant lower it
+	} {
+		f := &alternativeFit{folds: make([]float64, compareFolds)}
+		f.measures = [measured]measure{{.002, 1}, {.1, 1}, {2, .2}, {.05, test.err}, {test.least, 0}, {5, .1}}
+		c := (&diagnosis{found: &Findings{}, result: &Result{}}).claimOf(f, f)
+		if math.Abs(c.Risk.Upper-test.want) > 1e-12 {
+			t.Errorf("%+v: R_AP at most %g", test, c.Risk.Upper)
+		}
+	}
+}
+
 // A graph may have 65,535 fields, and so more pairs of fields than an int32 can number.
 func TestDiagnoseManyFields(t *testing.T) {
 	t.Parallel()
