@@ -105,6 +105,7 @@ type kernel struct {
 	shared                   int
 	perLaunch                uint64 // tiles × numbers of a row, so that a launch takes less than a second
 	mapped                   bool   // takes maps of the rows, for the copy engine
+	shares                   int    // blocks that work on a tile together, each on a part of its rows; 0: one
 }
 
 // padded is to how many numbers a row is filled up.
@@ -133,10 +134,18 @@ func (e *OnCard) powersFor(p *plan) (*kernel, error) {
 	if e.device.Capability != hopper || e.format != BFloat16 || p.dense != 0 || p.both == 0 {
 		return nil, nil
 	}
-	k := &kernel{kernelName: kernelName{"powers", "sumPowers_bfloat16"}, tiling: tiling{1024, 128, 256}, depth: 64,
-		blocks: e.device.processors, threads: 384, summing: 256, shared: 4*3*128*64*2 + 256*32*4 + 1024,
-		perLaunch: 1 << 31, mapped: true}
-	return k, e.device.load(k.image, powersImage, k.name)
+	const shares, rows, columns, depth, summing = 2, 128, 192, 64, 256 // see kernels/hopper_powers.cu
+	k := kernel{kernelName: kernelName{image: "powers"}, tiling: tiling{3072, shares * rows, columns}, depth: depth,
+		blocks: e.device.processors / shares * shares, threads: 384, summing: summing, shares: shares,
+		shared: 5*(rows+columns)*depth*2 + summing*16 + 1024, perLaunch: 1 << 31, mapped: true}
+	slices := 1 // into how many the work on a tile is cut: there are as many steps of its products, or more
+	for _, n := range []int{4, 12} {
+		if k.padded(p.rows.Dim()) >= n*k.depth {
+			slices = n
+		}
+	}
+	k.name = fmt.Sprintf("sumPowers%d_bfloat16", slices)
+	return &k, e.device.load(k.image, powersImage, "sumPowers1_bfloat16", "sumPowers4_bfloat16", "sumPowers12_bfloat16")
 }
 
 // tensorMap tells the copy engine where rows are.
@@ -150,8 +159,9 @@ func (k *kernel) arguments(e *OnCard, p *plan, a, b *array) ([]unsafe.Pointer, e
 	if !k.mapped {
 		return []unsafe.Pointer{unsafe.Pointer(&p.job), unsafe.Pointer(&a.address), unsafe.Pointer(&b.address)}, nil
 	}
-	left, err1 := e.device.mapRows(e.format, a, [4]uint32{p.m, p.dim, uint32(k.tiling.rows), uint32(k.depth)})
-	right, err2 := e.device.mapRows(e.format, b, [4]uint32{p.n, p.dim, uint32(k.tiling.columns), uint32(k.depth)})
+	parts := uint64(max(k.shares, 1))
+	left, err1 := e.device.mapRows(e.format, a, [4]uint32{p.m, p.dim, uint32(k.rows / parts), uint32(k.depth)})
+	right, err2 := e.device.mapRows(e.format, b, [4]uint32{p.n, p.dim, uint32(k.columns / parts), uint32(k.depth)})
 	return []unsafe.Pointer{unsafe.Pointer(&p.job), left, right}, cmp.Or(err1, err2)
 }
 

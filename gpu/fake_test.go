@@ -2,6 +2,7 @@ package gpu
 
 import (
 	"encoding/binary"
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -150,16 +151,19 @@ func (f *fakeCard) run(l launching) int32 {
 		}
 	}
 	cut, summing := tiling{512, 64, 64}, l.threads
-	if f.fast[l.function-1] != (l.threads != 256) || (name == "sumPowers_bfloat16") != (l.threads == 384) {
+	powers := strings.HasPrefix(name, "sumPowers")
+	if f.fast[l.function-1] != (l.threads != 256) || powers != (l.threads == 384) {
 		return 1 // the arguments of another kernel
 	}
 	switch l.threads {
 	case 640:
 		cut, summing = tiling{1024, 128, 128}, 384
 	case 384:
-		cut, summing = tiling{1024, 128, 256}, 256
+		cut, summing = tiling{3072, 256, 192}, 256
 		f.unlikely++
-		if j.both == 0 || j.dense != 0 {
+		var slices uint32 // after each of which there is a step, and two blocks work together
+		if _, err := fmt.Sscanf(name, "sumPowers%d_bfloat16", &slices); err != nil || slices*64 > j.dim || blocks%2 != 0 ||
+			j.both == 0 || j.dense != 0 {
 			return 1
 		}
 	}

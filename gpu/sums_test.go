@@ -416,7 +416,7 @@ func TestEveryTileHasANumber(t *testing.T) {
 		if rng.IntN(2) == 0 {
 			j.n, j.triangle = j.m, 1
 		}
-		cut := []tiling{{512, 64, 64}, {1024, 128, 128}}[rng.IntN(2)]
+		cut := []tiling{{512, 64, 64}, {1024, 128, 128}, {3072, 256, 192}}[rng.IntN(3)]
 		found := map[[2]uint32]int{}
 		for number := range cut.tiles(j.m, j.n, j.triangle != 0) {
 			if row, column, ok := tileAt(&j, number, cut); ok {
@@ -475,7 +475,8 @@ func TestFailingCard(t *testing.T) {
 }
 
 // On a card: float32 within 1e-5 of float64, and 16 bits within 1e-6 beyond the rounding of the rows themselves; the
-// same bits on every run. A logit of 16 is rounded by 1e-6 in float32, which cancels over many pairs but not over few.
+// same bits on every run. A logit of 16 is rounded by 1e-6 in float32, which cancels over many pairs but not over few, and
+// not at all where all pairs share it, as those of a tiny π do.
 func TestSumsOnACard(t *testing.T) {
 	d := card(t)
 	seed := rand.Uint64()
@@ -490,11 +491,12 @@ func TestSumsOnACard(t *testing.T) {
 				t.Errorf("%s, %s: %+v, then %+v", r.name, format, got, again)
 			}
 			want := r.inFloat64(t, format)
-			x := off(got, want)
+			x, pairs := off(got, want), max(float64(want.Pairs), 1)
 			if want.Pairs > 1000 {
 				worst[format] = max(worst[format], x)
 			}
-			if !(x <= most+3e-6/math.Sqrt(float64(want.Pairs))) {
+			most += 3e-6/math.Sqrt(pairs) + 0x1p-24*math.Abs(math.Log(want.Propensity/pairs))
+			if !(x <= most) {
 				t.Errorf("%s, %s: %g off: %+v, in float64 %+v", r.name, format, x, got, want)
 			}
 			byField := r.byFieldInFloat64(t, format, true)
@@ -506,7 +508,7 @@ func TestSumsOnACard(t *testing.T) {
 			}
 			e.memory = 1 // the smallest blocks
 			blocks := must(e.SumRectangle(t.Context(), r.nodes, r.predictor, r.Rectangle))(t)
-			if x := off(blocks, want); !(x <= most+3e-6/math.Sqrt(float64(want.Pairs))) {
+			if x := off(blocks, want); !(x <= most) {
 				t.Errorf("%s, %s, in blocks: %g off: %+v, in float64 %+v", r.name, format, x, blocks, want)
 			}
 		}

@@ -272,6 +272,19 @@ struct Totals {
   }
 };
 
+// squareAt sets the row and column of a square, of which there are so many beside one another.
+template <typename Task> __device__ __forceinline__ void squareAt(const Task &job, u64 square, u32 across, u32 &r, u32 &c) {
+  if (job.triangle) {
+    r = u32((sqrt(8. * double(square) + 1) - 1) / 2);
+    while (u64(r) * (r + 1) / 2 > square) r--;
+    while (u64(r + 1) * (r + 2) / 2 <= square) r++;
+    c = u32(square - u64(r) * (r + 1) / 2);
+  } else {
+    r = u32(square / across);
+    c = u32(square % across);
+  }
+}
+
 // Tiles are numbered in squares of kEdge × kEdge nodes, so that the rows of those that are computed at the same time are
 // few. tileAt returns the row and column of a tile of kRows × kColumns, and false for one that has no pairs.
 template <u32 kEdge, u32 kRows, u32 kColumns, typename Task>
@@ -280,16 +293,7 @@ __device__ __forceinline__ bool tileAt(const Task &job, u64 number, u32 &row, u3
   const u64 square = number / (kDown * kAcross);
   const u32 within = u32(number % (kDown * kAcross));
   u32 r, c;
-  if (job.triangle) {
-    r = u32((sqrt(8. * double(square) + 1) - 1) / 2);
-    while (u64(r) * (r + 1) / 2 > square) r--;
-    while (u64(r + 1) * (r + 2) / 2 <= square) r++;
-    c = u32(square - u64(r) * (r + 1) / 2);
-  } else {
-    const u32 across = (job.n + kEdge - 1) / kEdge;
-    r = u32(square / across);
-    c = u32(square % across);
-  }
+  squareAt(job, square, (job.n + kEdge - 1) / kEdge, r, c);
   row = r * kDown + within / kAcross;
   column = c * kAcross + within % kAcross;
   return row * kRows < job.m && column * kColumns < job.n && !(job.triangle && column * kColumns >= (row + 1) * kRows);
