@@ -162,8 +162,8 @@ func (f *fakeCard) run(l launching) int32 {
 		cut, summing = tiling{3072, 256, 192}, 256
 		f.unlikely++
 		var slices uint32 // after each of which there is a step, and two blocks work together
-		if _, err := fmt.Sscanf(name, "sumPowers%d_bfloat16", &slices); err != nil || slices*64 > j.dim || blocks%2 != 0 ||
-			j.both == 0 || j.dense != 0 {
+		_, err := fmt.Sscanf(name, "sumPowers%d_bfloat16", &slices)
+		if err != nil || slices*64 > j.dim || blocks%2 != 0 || j.both == 0 || j.dense != 0 {
 			return 1
 		}
 	}

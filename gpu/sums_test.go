@@ -475,8 +475,8 @@ func TestFailingCard(t *testing.T) {
 }
 
 // On a card: float32 within 1e-5 of float64, and 16 bits within 1e-6 beyond the rounding of the rows themselves; the
-// same bits on every run. A logit of 16 is rounded by 1e-6 in float32, which cancels over many pairs but not over few, and
-// not at all where all pairs share it, as those of a tiny π do.
+// same bits on every run. A logit of 16 is rounded by 1e-6 in float32, which cancels over many pairs but not over few,
+// and not at all where all pairs share it, as those of a tiny π do.
 func TestSumsOnACard(t *testing.T) {
 	d := card(t)
 	seed := rand.Uint64()
