@@ -166,6 +166,9 @@ func (f *fakeCard) run(l launching) int32 {
 		if err != nil || slices*64 > j.dim || blocks%2 != 0 || j.both == 0 || j.dense != 0 {
 			return 1
 		}
+		if f.shapes[list[1]] != [4]uint32{j.m, j.dim, 128, 64} || f.shapes[list[2]] != [4]uint32{j.n, j.dim, 96, 64} {
+			return 1 // each of the two fetches its own rows, and half of the columns' for both
+		}
 	}
 	if j.targetTerms%16 != 0 {
 		return 716 // the card reads those of two targets at a time
