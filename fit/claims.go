@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"unseen/engine"
+	"unseen/model"
 )
 
 // ClaimSet is what the links allow to be said: the claims of every assumption that explains them as
@@ -17,7 +18,8 @@ import (
 // standard errors). A member stays if its cross-fitted log-likelihood is not below the reference's by more than
 // max(2, 1.96 standard errors), with sources as what is independent. All are compared by the same pairs. Where these
 // leave the set too wide for anything to be called identified, and no test has refuted the model, the members that make
-// it wide are fitted again to up to four times as many, and compared by those.
+// it wide are fitted again to up to four times as many, and compared by those. The interval of the published model's own
+// R_AP is a part of the set where its exposure is the reference's.
 //
 // A ceiling is in no member: if even the most relevant pairs are linked only with a probability c
 // when they are shown, links are the same with c times the relevance and 1/c times the exposure. So
@@ -122,6 +124,10 @@ func (d *diagnosis) claim() {
 		}
 		set.Members = append(set.Members, c)
 	}
+	// What is published was learned from more pairs than members are compared by.
+	if own := d.ownRisk; own != nil && r.publishes(set.Reference) {
+		set.Risk.include(MemberValue{Lower: math.Max(own.Lower, 0), Upper: own.Upper})
+	}
 	// Where exposure follows text, all that links have of it may be exposure: then its ratio is that of the links.
 	if links := reference.measures[ofLinks]; set.Ratio != nil && links.value > 0 &&
 		(refutes(r.refuted, BySimilarity) || refutes(r.refuted, WithinFields)) {
@@ -178,6 +184,13 @@ func (r *Result) reference() int {
 		return with
 	}
 	return without
+}
+
+// publishes reports whether the published exposure is that of an alternative.
+func (r *Result) publishes(a Alternative) bool {
+	terms := r.learnedTerms()
+	return slices.Contains(terms, model.Text) == a.Text &&
+		slices.Contains(terms, model.Popularity) == (a.Popularity == PopularShown)
 }
 
 // surely is its 99% interval: what two intervals allow together is missed by either of them.

@@ -260,8 +260,9 @@ type diagnosis struct {
 	sums   PairTally            // without its cells
 	ridge  ridge
 
-	measured  bool    // the scale has a standard error
-	riskError float64 // of R_AP: its bias and the standard error from having sampled pairs, together
+	measured  bool       // the scale has a standard error
+	riskError float64    // of R_AP: its bias and the standard error from having sampled pairs, together
+	ownRisk   *Judgement // R_AP as the model itself has it, with its interval; nil without a posterior
 }
 
 // fieldPair is an ordered pair of fields. With 65,535 fields there are more than an int32 can number, so those that
@@ -483,7 +484,9 @@ func (d *diagnosis) measureScale(ctx context.Context) error {
 	m := found[0]
 	d.riskError = math.Hypot(found[1].Bias, found[1].Sampling)
 	s := &d.found.MeanLink
-	d.measured = d.result.Posterior != nil
+	if d.measured = d.result.Posterior != nil; d.measured {
+		d.ownRisk = &found[1]
+	}
 	*s = Scale{Value: m.Plain, Error: m.Nuisance / m.Plain, Bias: m.Bias / m.Plain, Sampling: m.Sampling / m.Plain}
 	if d.result.replicated != nil {
 		s.Error, d.measured = d.result.replicated.meanLinkError()

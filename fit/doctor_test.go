@@ -12,6 +12,7 @@ import (
 	"unseen/engine"
 	"unseen/internal/racetest"
 	"unseen/model"
+	"unseen/risk"
 	"unseen/world"
 )
 
@@ -337,6 +338,11 @@ func TestClaims(t *testing.T) {
 	// a ceiling leaves the risk open, and nothing the ratio
 	if set.Risk.High != .9 || math.Abs(set.Ratio.High-2*math.Exp(.392)) > 1e-9 {
 		t.Errorf("R_AP %+v, ratio %+v", set.Risk, set.Ratio)
+	}
+	// what is published by the reference's assumption, and learned from more, belongs to it
+	d.ownRisk = &Judgement{Interval: risk.Interval{Lower: .2, Upper: .95}}
+	if d.claim(); d.found.Set.Risk != (SetRange{.2, .95}) {
+		t.Errorf("R_AP %+v, of the published model %+v", d.found.Set.Risk, d.ownRisk)
 	}
 	// the reference follows the tests, and leaves what it beats
 	d.result.refuted = []Refutation{{Of: BySimilarity, Refuted: true}}
