@@ -19,8 +19,7 @@ constexpr int kThreads = 128 * 3, kMultiplying = 256;
   "%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63,%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76," \
   "%77,%78,%79,%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91,%92,%93,%94,%95}"
 
-template <bool kHalf> __device__ __forceinline__ void product(float (&acc)[96], u64 a, u64 b, int keep) {
-  static_assert(!kHalf, "there is no need of it");
+__device__ __forceinline__ void product(float (&acc)[96], u64 a, u64 b, int keep) {
   asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %98, 0;\nwgmma.mma_async.sync.aligned.m64n192k16.f32.bf16.bf16 " LIST96
                ", %96, %97, p, 1, 1, 0, 0;\n}"
                : REG96(acc)
@@ -91,8 +90,7 @@ template <int kStages> struct Exchange {
   }
 };
 
-// Pipe is the rows on their way. Shape says how wide tiles are (kAcross), how many stages there are (kStages) and whether
-// rows are in float16 (kHalf).
+// Pipe is the rows on their way. Shape says how wide tiles are (kAcross) and how many stages there are (kStages).
 template <typename Shape> struct Pipe {
   static constexpr u32 kAcross = Shape::kAcross;
   static constexpr int kStages = Shape::kStages, kOwn = kAcross / 2, kStageBytes = kRowsBytes + kAcross * kDepth * 2;
@@ -138,7 +136,7 @@ template <typename Shape> struct Pipe {
     const u64 a = descriptor(at + (group - 1) * (kRowsBytes / 2)), b = descriptor(at + kRowsBytes);
     productFence();
 #pragma unroll
-    for (int d = 0; d < kDepth / 16; d++) product<Shape::kHalf>(acc, a + 2 * d, b + 2 * d, keep | d);
+    for (int d = 0; d < kDepth / 16; d++) product(acc, a + 2 * d, b + 2 * d, keep | d);
     productCommit();
   }
   // onwards gives back the stage of the step before, which is done when this one is all that is at work.
@@ -169,7 +167,7 @@ template <typename Shape> struct Pipe {
   }
 };
 
-// runPipe is a kernel: run has two functions, for the thread that fetches and for those that multiply.
+// runPipe is a kernel: Run provides rows, by one thread, and adds up products, by those of the groups that multiply.
 template <typename Run, typename Task>
 __device__ __forceinline__ void runPipe(const Task &job, const TensorMap *mapA, const TensorMap *mapB) {
   extern __shared__ unsigned char room[];

@@ -51,7 +51,6 @@ struct Powers {
 struct PowersShape {
   static constexpr u32 kAcross = 192;
   static constexpr int kStages = 5;
-  static constexpr bool kHalf = false;
 };
 
 // PowersAdder adds up the tiles of a warp that are whole and even and whose links are unlikely.
