@@ -25,7 +25,6 @@ type AdamSettings struct {
 	// 5 of the others.
 	Patience int
 	Seed     uint64 // of the order of the pairs; Fit sets it to that of its Settings
-	Threads  int    // likewise; 0 means all processors
 	// BySource shuffles whole sources instead of pairs: each source's vector is read once for all
 	// its pairs, and the order needs memory for sources only.
 	BySource bool
@@ -36,7 +35,6 @@ func (s AdamSettings) withDefaults() AdamSettings {
 	s.Batch = cmp.Or(s.Batch, 32)
 	s.Epochs = cmp.Or(s.Epochs, 50)
 	s.Patience = cmp.Or(s.Patience, 5)
-	s.Threads = kern.Threads(s.Threads)
 	return s
 }
 

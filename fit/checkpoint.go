@@ -149,7 +149,7 @@ func record(c Checkpoint, identity func() (map[string]string, error)) (*recorder
 
 // identify returns the metadata by which a checkpoint is recognised.
 func identify(s Settings, data, tables string) (map[string]string, error) {
-	s.Adam.Seed, s.Adam.Threads = 0, 0 // taken from s
+	s.Adam.Seed = 0 // taken from s
 	settings, err := json.Marshal(s)
 	if err != nil {
 		return nil, fmt.Errorf("%w: no JSON form: %w", ErrSetting, err)

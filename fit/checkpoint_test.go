@@ -122,7 +122,7 @@ func TestHelperProcess(t *testing.T) {
 }
 
 // A process that is killed at any moment, and resumed until it ends, leaves the model of one that
-// was never interrupted, to the byte, whatever the number of threads of each attempt.
+// was never interrupted, to the byte, whatever the number of threads and of processors of each attempt.
 func TestKilled(t *testing.T) {
 	t.Parallel()
 	racetest.Skip(t, "TestResumedWithOtherThreads has the goroutines of fits that are interrupted")
@@ -147,7 +147,8 @@ func TestKilled(t *testing.T) {
 			for attempt := 1; ; attempt++ {
 				helper := exec.Command(program, "-test.run", "^TestHelperProcess$")
 				helper.Env = append(os.Environ(), helperKind+"="+kind, helperFolder+"="+folder,
-					fmt.Sprintf("%s=%d", helperThreads, 1+attempt%3))
+					fmt.Sprintf("%s=%d", helperThreads, 1+attempt%3),
+					fmt.Sprintf("GOMAXPROCS=%d", runtime.NumCPU()+attempt))
 				var output bytes.Buffer
 				helper.Stdout, helper.Stderr = &output, &output
 				if err := helper.Start(); err != nil {

@@ -431,7 +431,7 @@ func (t *training) from(start float64, trial bool) (run, error) {
 	out := run{params: params}
 	if s.Optimiser == "adam" {
 		adam := s.Adam
-		adam.Seed, adam.Threads = s.Seed, s.Threads
+		adam.Seed = s.Seed
 		if t.result.earlier != nil {
 			adam = adam.refreshing()
 		}
