@@ -41,8 +41,14 @@ func (t *training) turn(o *engine.Objective, params []float32) error {
 		return nil
 	}
 	source, target, _ := link.Sides(params)
-	directions, err := linksOf(o.Pairs, source, target).Factor(t.ctx, encode.Settings{Dim: link.Rank(),
-		PowerIterations: 2, Seed: t.using.Seed, Threads: t.using.Threads})
+	return turned(t.ctx, link, params, linksOf(o.Pairs, source, target), t.using)
+}
+
+// turned sets factors to where links point, by the rank of the model and a seed.
+func turned(ctx context.Context, link *model.Factors, params []float32, links encode.Incidence, s Settings) error {
+	source, target, _ := link.Sides(params)
+	directions, err := links.Factor(ctx, encode.Settings{Dim: link.Rank(), PowerIterations: 2, Seed: s.Seed,
+		Threads: s.Threads})
 	if errors.Is(err, encode.ErrTexts) { // there are no links, or they have no direction
 		return nil
 	}
@@ -99,6 +105,7 @@ type rounds struct {
 	momentum float64
 	still    int
 	done     bool
+	parts    engine.Parts // where the last round began
 }
 
 // train moves the parameters, and reports whether they have reached the minimum, or where they were to stop.
@@ -122,11 +129,10 @@ func (r *rounds) train(ctx context.Context) (reached bool, err error) {
 		if err := r.recorder.tick(); err != nil {
 			return false, err
 		}
-		parts, err := r.next(ctx, a)
-		if err != nil {
+		if r.parts, err = r.next(ctx, a); err != nil {
 			return false, err
 		}
-		r.report(r.round, parts)
+		r.report(r.round, r.parts)
 	}
 	return r.round == r.settings.Iterations || a.Complete() && r.still >= r.calm, nil
 }
@@ -167,6 +173,7 @@ func (r *rounds) keep(c *checkpoint) {
 	c.putNumber("rounds.round", r.round)
 	c.putNumber("rounds.still", r.still)
 	c.putTruth("rounds.done", r.done)
+	put(c, "rounds.parts", []float64{r.parts.Likelihood, r.parts.Risk, r.parts.Prior})
 }
 
 func (r *rounds) restore(c *checkpoint) {
@@ -176,4 +183,8 @@ func (r *rounds) restore(c *checkpoint) {
 	r.last, r.momentum = scalars[0], scalars[1]
 	r.round, r.still = c.number("rounds.round", mostRounds), c.number("rounds.still", 2)
 	r.done = c.truth("rounds.done")
+	if _, has := c.file.Tensor(c.scope + "rounds.parts"); has { // earlier versions did not keep it
+		parts := numbers[float64](c, "rounds.parts", 3)
+		r.parts = engine.Parts{Likelihood: parts[0], Risk: parts[1], Prior: parts[2]}
+	}
 }

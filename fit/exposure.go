@@ -112,16 +112,10 @@ const (
 // variance 1. What everybody links to cannot be told from what everybody is shown, but by a log: pairs that are not
 // logged would move items' effects by chance alone, and every list with them, so that the prior of these is as firm as
 // such pairs are many.
-func propensityPriors(o *engine.Objective) []float64 {
+func propensityPriors(o *engine.Objective, unlogged int64) []float64 {
 	layout, ok := o.Propensity.(model.Layout)
 	if !ok {
 		return nil
-	}
-	unlogged := o.Pairs.Len()
-	for _, e := range o.Exposure {
-		if isLogged(e) {
-			unlogged--
-		}
 	}
 	var out []float64
 	effects := o.Centre != nil
@@ -147,6 +141,17 @@ func propensityPriors(o *engine.Objective) []float64 {
 		return nil
 	}
 	return out
+}
+
+// unloggedOf counts the pairs of an objective that are not logged.
+func unloggedOf(o *engine.Objective) int64 {
+	unlogged := int64(o.Pairs.Len())
+	for _, e := range o.Exposure {
+		if isLogged(e) {
+			unlogged--
+		}
+	}
+	return unlogged
 }
 
 // exposureTerm is something that exposure depends on besides the fields.

@@ -211,7 +211,7 @@ func factorScale(o *engine.Objective, meanSquare, ridge float64) []float64 {
 // pairs that have them, the slopes of activity by all, and what else there is by its share of them.
 func propensityScale(o *engine.Objective, perPair float64) []float64 {
 	pairs, size := float64(o.Pairs.Len()), float64(o.Propensity.Size())
-	priors := propensityPriors(o)
+	priors := propensityPriors(o, unloggedOf(o))
 	if priors == nil {
 		return slices.Repeat([]float64{1 / math.Sqrt(1+perPair*pairs/size)}, o.Propensity.Size())
 	}

@@ -568,11 +568,12 @@ func scaleFor(o *engine.Objective, meanSquare float64) []float64 {
 // given MeanSquare, and which leave everything else free; for factors see factorPriors. It is nil for no ridge. The
 // prior counts once, the pairs n times; the objective is a mean over them.
 func precisionFor(o *engine.Objective, meanSquare, ridge, lambda float64, pairs int64) []float64 {
+	return precisionWith(o, propensityPriors(o, unloggedOf(o)), meanSquare, ridge, lambda/float64(pairs))
+}
+
+// precisionWith is the same with these precisions of exposure, nil where that is free, each of which counts so often.
+func precisionWith(o *engine.Objective, exposure []float64, meanSquare, ridge, times float64) []float64 {
 	link, count := make([]float64, o.Link.Size()), weightsOf(o.Link)
-	var exposure []float64
-	if o.Pairs != nil {
-		exposure = propensityPriors(o)
-	}
 	switch {
 	case ridge > 0 && ofFactors(o.Link.Kind()):
 		link = factorPriors(o.Link, meanSquare, ridge)
@@ -587,7 +588,7 @@ func precisionFor(o *engine.Objective, meanSquare, ridge, lambda float64, pairs 
 	copy(precision, link)
 	copy(precision[len(link):], exposure)
 	for i := range precision {
-		precision[i] *= lambda / float64(pairs)
+		precision[i] *= times
 	}
 	return precision
 }

@@ -82,15 +82,13 @@ func TestShardsSumToTheWhole(t *testing.T) {
 		o := must(s.Objective(p.Nodes, extent))(t)
 		for _, shards := range []int{1, 3, 16} {
 			s.Engine = &shardEngine{pairs: p.Train, shards: shards, extent: extent, left: -1}
-			params, _, iterations, err := Descent{Objective: o, Settings: s}.Run(ctx)
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := must(Descent{Objective: o, Settings: s}.Run(ctx))(t)
+			params := got.Params
 			want := slices.Concat(whole.LinkParams, whole.PropensityParams)
 			for i := range params {
 				if math.Abs(float64(params[i]-want[i])) > 1e-3*(1+math.Abs(float64(want[i]))) {
 					t.Fatalf("%s in %d shards: parameter %d is %v after %d iterations, at once %v after %d", method,
-						shards, i, params[i], iterations, want[i], whole.Iterations)
+						shards, i, params[i], got.Iterations, want[i], whole.Iterations)
 				}
 			}
 		}
@@ -109,8 +107,8 @@ func TestDescentKeepsEveryIteration(t *testing.T) {
 	run := func(left int, resume bool, data, path string) ([]float32, error) {
 		s.Checkpoint = Checkpoint{Path: path, Resume: resume}
 		s.Engine = &shardEngine{pairs: p.Train, shards: 2, extent: extent, left: left}
-		params, _, _, err := Descent{Objective: o, Settings: s, Data: data}.Run(ctx)
-		return params, err
+		got, err := Descent{Objective: o, Settings: s, Data: data}.Run(ctx)
+		return got.Params, err
 	}
 	want, err := run(-1, false, "a", "")
 	if err != nil {
