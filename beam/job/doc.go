@@ -10,7 +10,7 @@
 //	cluster := &job.Cluster{Shards: location, Manifest: manifest, Runner: job.Runner{Name: "prism"}}
 //	objective, err := settings.Objective(shape, manifest.Extent)
 //	settings.Engine = cluster
-//	params, parts, iterations, err := fit.Descent{Objective: objective, Settings: settings}.Run(ctx)
+//	found, err := fit.Descent{Objective: objective, Settings: settings}.Run(ctx)
 //
 // AllPairs sums over all ordered pairs, block of sources by block of targets; Judge over the held-out pairs; Recommend
 // writes the best targets of every node; Import makes shards of OpenAlex's works.
@@ -28,6 +28,12 @@
 // Population is the training pairs of the shards for the method bayes:
 //
 //	result, err := fit.FitPopulation(ctx, cluster.Population(0), fit.Settings{Seed: 1})
+//
+// Factors trains factors of people and items side by side: Alternate has every task move some rows, with all of their
+// pairs. The driver holds the factors, which travel as files.
+//
+//	descent, err := cluster.Factors(ctx, fit.Settings{Method: "mle", Link: "factors", Ridge: 1})
+//	found, err := descent.Run(ctx)
 //
 // Minibatch, which Adam needs, is refused with engine.ErrUnsupported.
 //

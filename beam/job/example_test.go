@@ -51,8 +51,8 @@ func ExampleCluster() {
 	}
 	cluster := &job.Cluster{Shards: location, Manifest: m, Settings: settings, Work: shards.Location{Root: folder}}
 	settings.Engine = cluster
-	_, _, iterations, err := fit.Descent{Objective: objective, Settings: settings,
+	found, err := fit.Descent{Objective: objective, Settings: settings,
 		Data: m.Checksum()}.Run(ctx)
-	fmt.Println(len(m.Blocks), "blocks,", len(m.Train), "shards,", iterations, "iterations,", err)
+	fmt.Println(len(m.Blocks), "blocks,", len(m.Train), "shards,", found.Iterations, "iterations,", err)
 	// Output: 2 blocks, 4 shards, 2 iterations, <nil>
 }

@@ -11,6 +11,7 @@ import (
 	"unseen/beam/shards"
 	"unseen/engine"
 	"unseen/fit"
+	"unseen/model"
 )
 
 func init() {
@@ -31,11 +32,13 @@ type Cluster struct {
 	Work     shards.Location // where jobs leave their results; where all workers can write
 
 	evaluations int
+	fields      []uint16 // of all nodes, in training of factors
+	mostPairs   int      // of a task of a round; 0 means mostTaskPairs, tests lower it
 }
 
 var _ engine.Engine = (*Cluster)(nil)
 
-// Evaluations returns how many gradients were computed.
+// Evaluations returns how many gradients were computed, or jobs of rounds.
 func (e *Cluster) Evaluations() int { return e.evaluations }
 
 // Gradient implements engine.Engine: one job over the training pairs of the shards. An objective with pairs of its own,
@@ -73,7 +76,7 @@ func (e *Cluster) Gradient(ctx context.Context, o *engine.Objective, params []fl
 }
 
 // agrees refuses an objective that workers would not make of the cluster's settings. The prior may differ: it is added
-// by the driver.
+// by the driver. Of factors the shape says nothing of their number.
 func (e *Cluster) agrees(o *engine.Objective) error {
 	shape, err := e.Manifest.Shape()
 	if err != nil {
@@ -93,8 +96,12 @@ func (e *Cluster) agrees(o *engine.Objective) error {
 		size             int
 	}
 	of := func(o *engine.Objective) formula {
+		size := o.Size()
+		if _, factors := o.Link.(*model.Factors); factors {
+			size = 0
+		}
 		return formula{o.Link.Kind(), o.Propensity.Kind(), o.LambdaL, o.LambdaR, o.Likelihood, o.Risk, o.Held,
-			o.EvenRisk, o.Floor, o.Size()}
+			o.EvenRisk, o.Floor, size}
 	}
 	if of(o) != of(made) {
 		return fmt.Errorf("%w on a cluster: an objective of other settings than the cluster's; set Cluster.Settings "+

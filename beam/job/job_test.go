@@ -156,11 +156,8 @@ func TestFitIsThatOfOneMachine(t *testing.T) {
 			cluster.Runner, cluster.Settings = runner, settings
 			o := must(settings.Objective(must(m.Shape())(t), m.Extent))(t)
 			settings.Engine = cluster
-			params, parts, iterations, err := fit.Descent{Objective: o, Settings: settings,
-				Data: m.Checksum()}.Run(ctx)
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := must(fit.Descent{Objective: o, Settings: settings, Data: m.Checksum()}.Run(ctx))(t)
+			params, parts, iterations := got.Params, got.Objective, got.Iterations
 			whole := *o
 			whole.Link, whole.Propensity, whole.Pairs = want.Link, want.Propensity, s.Problem.Train
 			single := must(engine.CPU{}.Gradient(ctx, &whole, wantParams, nil))(t)
@@ -187,8 +184,8 @@ func TestFitGoesOnAfterAnInterruption(t *testing.T) {
 	train := func(ctx context.Context, e engine.Engine, c fit.Checkpoint, data string) ([]float32, int, error) {
 		settings.Checkpoint = c
 		settings.Engine = e
-		params, _, iterations, err := fit.Descent{Objective: o, Settings: settings, Data: data}.Run(ctx)
-		return params, iterations, err
+		got, err := fit.Descent{Objective: o, Settings: settings, Data: data}.Run(ctx)
+		return got.Params, got.Iterations, err
 	}
 	want, iterations, err := train(context.Background(), cluster, fit.Checkpoint{}, m.Checksum())
 	if err != nil {

@@ -169,11 +169,11 @@ func learn(t *testing.T, cluster *Cluster, settings fit.Settings) []byte {
 	m := cluster.Manifest
 	o := must(settings.Objective(must(m.Shape())(t), m.Extent))(t)
 	settings.Engine = cluster
-	params, _, _, err := fit.Descent{Objective: o, Settings: settings, Data: m.Checksum()}.Run(t.Context())
+	got, err := fit.Descent{Objective: o, Settings: settings, Data: m.Checksum()}.Run(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return fmt.Appendf(nil, "%x", params)
+	return fmt.Appendf(nil, "%x", got.Params)
 }
 
 // What is damaged in an object store is named, and nothing is made of it: objects of which half is there or with a bit

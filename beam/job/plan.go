@@ -47,6 +47,7 @@ type plan struct {
 
 	Piece      *piecePlan      `json:"piece,omitempty"`
 	Likelihood *likelihoodPlan `json:"likelihood,omitempty"`
+	Factors    *factorPlan     `json:"factors,omitempty"`
 	Fan        int             `json:"fan,omitempty"` // how many sums are added at a time; 0 means mostFan
 }
 
@@ -81,9 +82,10 @@ type task struct {
 	First  int `json:"first,omitempty"` // sources
 	Nodes  int `json:"nodes,omitempty"`
 
-	Links []shards.Shard  `json:"links,omitempty"` // links that these are about
-	Path  string          `json:"path,omitempty"`  // of works
-	Pairs *shards.FileSum `json:"pairs,omitempty"` // of a scan: sources, then targets, as int32
+	Links  []shards.Shard  `json:"links,omitempty"`  // links that these are about
+	Shards []shards.Shard  `json:"shards,omitempty"` // of pairs
+	Path   string          `json:"path,omitempty"`   // of works
+	Pairs  *shards.FileSum `json:"pairs,omitempty"`  // of a scan: sources, then targets, as int32
 }
 
 // create makes tasks and a plan elements of a pipeline.

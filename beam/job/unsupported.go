@@ -12,11 +12,6 @@ func (e *Cluster) Minibatch(context.Context, *engine.Objective, []int, []float32
 	return fmt.Errorf("%w on a cluster: training by minibatches; use the optimiser lbfgs", engine.ErrUnsupported)
 }
 
-// Alternate is refused: the factors of a side go to all workers with every gradient as it is.
-func (e *Cluster) Alternate(*engine.Objective) (engine.Alternation, error) {
-	return nil, fmt.Errorf("%w on a cluster: training side by side; use the optimiser lbfgs", engine.ErrUnsupported)
-}
-
 // Design implements engine.Engine on the driver, which has the pairs in its memory. Population has those of the shards.
 func (e *Cluster) Design(ctx context.Context, p engine.DesignPairs) (engine.Design, error) {
 	return engine.CPU{Threads: e.Runner.Threads}.Design(ctx, p)

@@ -142,6 +142,33 @@ func (s Location) Pairs(ctx context.Context, shard Shard, threads int) (p *graph
 	return p, exposure, nil
 }
 
+// BlockPairs is Pairs of a shard whose pairs lead from its one block to its other, as they should.
+func (s Location) BlockPairs(ctx context.Context, l *NodeLayout, shard Shard, threads int) (*graph.Pairs,
+	[]risk.Exposure, error) {
+	p, exposure, err := s.Pairs(ctx, shard, threads)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, end := range []struct {
+		block int
+		nodes []int32
+	}{{shard.Source, p.Source}, {shard.Target, p.Target}} {
+		b := l.Blocks[end.block]
+		for k, i := range end.nodes {
+			if at := int(i) - b.First; at < 0 || at >= b.Nodes {
+				return nil, nil, fmt.Errorf("%w: %s: %w; make the shards again", ErrDamaged, s.Path(shard.File.Name),
+					notInBlock(k, i, end.block, b))
+			}
+		}
+	}
+	return p, exposure, nil
+}
+
+func notInBlock(pair int, node int32, block int, b NodeBlock) error {
+	return fmt.Errorf("pair %d names node %d, which is not in block %d (%d nodes from %d)", pair, node, block, b.Nodes,
+		b.First)
+}
+
 // Table reads what is known of a block's nodes besides their ids.
 func (s Location) Table(ctx context.Context, l *NodeLayout, b NodeBlock) (out NodeTable, err error) {
 	t, err := s.open(ctx, b.Table)
@@ -365,8 +392,7 @@ func (l *NodeLayout) place(shard Shard, pairs *graph.Pairs) (numbers []int32, er
 		for k, i := range end.nodes {
 			at := int(i) - b.First
 			if at < 0 || at >= b.Nodes {
-				return nil, fmt.Errorf("pair %d names node %d, which is not in block %d (%d nodes from %d)", k, i,
-					end.block, b.Nodes, b.First)
+				return nil, notInBlock(k, i, end.block, b)
 			}
 			known[at] = 1
 		}

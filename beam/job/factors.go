@@ -1,0 +1,183 @@
+package job
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"unseen/beam/shards"
+	"unseen/encode"
+	"unseen/engine"
+	"unseen/fit"
+	"unseen/graph"
+	"unseen/model"
+)
+
+// Factors returns the training of factors of people and items by the pairs of the shards, ready to run. The rounds are
+// those of one machine, whose arithmetic workers do for some rows each; see Alternate. The driver holds what the nodes
+// have: their vectors and fields, a few times their factors, and at the start the links of the training pairs.
+func (e *Cluster) Factors(ctx context.Context, s fit.Settings) (fit.Descent, error) {
+	s, err := s.WithDefaults()
+	if err != nil {
+		return fit.Descent{}, err
+	}
+	nodes, err := e.allNodes(ctx)
+	if err != nil {
+		return fit.Descent{}, err
+	}
+	x := e.Manifest.Extent
+	if x.MeanSquare, err = e.vectorSquare(ctx, s, nodes); err != nil {
+		return fit.Descent{}, err
+	}
+	o, err := s.Objective(nodes, x)
+	if err != nil {
+		return fit.Descent{}, err
+	}
+	e.Settings, e.fields, s.Engine = s, nodes.Fields, e
+	return fit.Descent{Objective: o, Settings: s, Data: e.Manifest.Checksum(),
+		Links: func(ctx context.Context) (encode.Incidence, error) { return e.trainingLinks(ctx, o) }}, nil
+}
+
+// allNodes reads what models ask of all nodes.
+func (e *Cluster) allNodes(ctx context.Context) (model.Nodes, error) {
+	numbers := make([]int32, e.Manifest.Nodes)
+	for i := range numbers {
+		numbers[i] = int32(i)
+	}
+	l := e.Manifest.Layout()
+	nodes, err := e.Shards.Gather(ctx, l, numbers, e.Runner.threads())
+	nodes.Numbers = nil
+	if l.Roles != nil {
+		nodes.Sources, nodes.Targets = endsOf(l, engine.Sources, numbers), endsOf(l, engine.Targets, numbers)
+	}
+	return nodes, err
+}
+
+// endsOf returns those of some nodes that are on a side.
+func endsOf(l *shards.NodeLayout, side engine.Side, nodes []int32) []int32 {
+	not, kept := graph.TargetOnly, make([]int32, 0, len(nodes))
+	if side == engine.Targets {
+		not = graph.SourceOnly
+	}
+	for _, i := range nodes {
+		if l.Role(i) != not {
+			kept = append(kept, i)
+		}
+	}
+	return kept
+}
+
+// nodesOn returns the nodes of a block that are on a side.
+func nodesOn(l *shards.NodeLayout, side engine.Side, block int) []int32 {
+	b := l.Blocks[block]
+	all := make([]int32, b.Nodes)
+	for k := range all {
+		all[k] = int32(b.First + k)
+	}
+	return endsOf(l, side, all)
+}
+
+// sampledVectors is how many pairs the mean square of vectors is found from, as package fit has it.
+const sampledVectors = 64
+
+// vectorSquare is fit.MeanSquare of the training pairs: the size of what A multiplies. Pairs are counted by source, as
+// they are sorted on one machine, since the shards are in another order.
+func (e *Cluster) vectorSquare(ctx context.Context, s fit.Settings, nodes model.Nodes) (float64, error) {
+	link, err := model.NewLink(s.Link, nodes, s.LinkOptions)
+	if err != nil {
+		return 0, err
+	}
+	if layout, ok := link.(model.Layout); !ok || !slices.ContainsFunc(layout.Parts(),
+		func(part model.ParameterBlock) bool { return part.Name == "A" }) {
+		return fit.MeanSquare(link, &graph.Pairs{}), nil
+	}
+	counts := make([]int32, e.Manifest.Nodes)
+	if err := e.eachShard(ctx, func(p *graph.Pairs) {
+		for _, i := range p.Source {
+			counts[i]++
+		}
+	}); err != nil {
+		return 0, err
+	}
+	all := e.Manifest.Extent.Pairs
+	sampled := min(all, sampledVectors)
+	places := make([]int64, sampled) // among all, and then among those of their source
+	for i := range places {
+		places[i] = int64(i) * all / sampled
+	}
+	p := &graph.Pairs{Source: make([]int32, sampled), Target: make([]int32, sampled)}
+	targets, before, source := map[int32][]int32{}, int64(0), 0
+	for i, k := range places {
+		for ; before+int64(counts[source]) <= k; source++ {
+			before += int64(counts[source])
+		}
+		places[i], p.Source[i] = k-before, int32(source)
+		targets[int32(source)] = nil
+	}
+	if err := e.eachShard(ctx, func(p *graph.Pairs) {
+		for k, i := range p.Source {
+			if _, wanted := targets[i]; wanted {
+				targets[i] = append(targets[i], p.Target[k])
+			}
+		}
+	}); err != nil {
+		return 0, err
+	}
+	for i, source := range p.Source {
+		p.Target[i] = targets[source][places[i]]
+	}
+	return fit.MeanSquare(link, p), nil
+}
+
+// eachShard hands the training pairs to a visitor, shard by shard.
+func (e *Cluster) eachShard(ctx context.Context, visit func(*graph.Pairs)) error {
+	l := e.Manifest.Layout()
+	for _, shard := range e.Manifest.Train {
+		p, _, err := e.Shards.BlockPairs(ctx, l, shard, e.Runner.threads())
+		if err != nil {
+			return err
+		}
+		visit(p)
+	}
+	return nil
+}
+
+// trainingLinks reads the links of the training pairs, by the sources and the targets of factors. A row has them by
+// the blocks of their targets, as they are sorted on one machine.
+func (e *Cluster) trainingLinks(ctx context.Context, o *engine.Objective) (encode.Incidence, error) {
+	source, target, _ := o.Link.(*model.Factors).Sides(make([]float32, o.Link.Size()))
+	l := e.Manifest.Layout()
+	all := encode.Incidence{Starts: []int{0}, Width: len(target.Effects)}
+	for b := range l.Blocks {
+		columns := make([][]int32, len(nodesOn(l, engine.Sources, b)))
+		first := len(all.Starts) - 1
+		for _, shard := range e.Manifest.Train {
+			if shard.Source != b {
+				continue
+			}
+			p, _, err := e.Shards.BlockPairs(ctx, l, shard, e.Runner.threads())
+			if err != nil {
+				return encode.Incidence{}, err
+			}
+			for k, linked := range p.Linked {
+				row, column := int(source.Row(p.Source[k])), target.Row(p.Target[k])
+				if row < 0 || column < 0 {
+					return encode.Incidence{}, wrongRole(e.Shards.Path(shard.File.Name), p.Source[k], p.Target[k])
+				}
+				if linked {
+					columns[row-first] = append(columns[row-first], column)
+				}
+			}
+		}
+		for _, row := range columns {
+			all.Columns = append(all.Columns, row...)
+			all.Starts = append(all.Starts, len(all.Columns))
+		}
+	}
+	return all, nil
+}
+
+func wrongRole(path string, source, target int32) error {
+	return fmt.Errorf("%w: %s leads from node %d to %d, of which one has another role; make the shards again",
+		shards.ErrDamaged, path, source, target)
+}
