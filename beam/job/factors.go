@@ -13,12 +13,41 @@ import (
 	"unseen/model"
 )
 
+// Descent returns the training by a method that minimises a sum over the pairs of the shards, ready to run: that of
+// Factors, or by L-BFGS, for which the driver holds no more than parameters.
+func (e *Cluster) Descent(ctx context.Context, s fit.Settings) (fit.Descent, error) {
+	s, err := s.WithDefaults()
+	if err != nil {
+		return fit.Descent{}, err
+	}
+	if !model.NeedsVectors(s.Link) {
+		return e.Factors(ctx, s)
+	}
+	shape, err := e.Manifest.Shape()
+	if err != nil {
+		return fit.Descent{}, err
+	}
+	o, err := s.Objective(shape, e.Manifest.Extent)
+	if err != nil {
+		return fit.Descent{}, err
+	}
+	e.Settings, s.Engine = s, e
+	return fit.Descent{Objective: o, Settings: s, Data: e.Manifest.Checksum()}, nil
+}
+
 // Factors returns the training of factors of people and items by the pairs of the shards, ready to run. The rounds are
 // those of one machine, whose arithmetic workers do for some rows each; see Alternate. The driver holds what the nodes
 // have: their vectors and fields, a few times their factors, and at the start the links of the training pairs.
 func (e *Cluster) Factors(ctx context.Context, s fit.Settings) (fit.Descent, error) {
 	s, err := s.WithDefaults()
 	if err != nil {
+		return fit.Descent{}, err
+	}
+	shape, err := e.Manifest.Shape()
+	if err != nil {
+		return fit.Descent{}, err
+	}
+	if _, err := s.Objective(shape, e.Manifest.Extent); err != nil { // before anything is read
 		return fit.Descent{}, err
 	}
 	nodes, err := e.allNodes(ctx)

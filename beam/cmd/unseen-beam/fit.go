@@ -66,9 +66,16 @@ what exposure depends on, and the doctor's tests and claims. The driver learns
 from a part of the pairs that it draws (--hold), and moves to the posterior of
 all by a few sums over the shards, one job each.
 
-The other methods are those whose objective is a sum over pairs, by L-BFGS:
-naive, mle, rw, pu, ap and dr. Every evaluation is one job. The model is the one
-that unseen fit --optimiser lbfgs makes of the same pairs, ridge and start.
+The other methods are those whose objective is a sum over pairs: naive, mle, rw,
+pu, ap and dr. The model is the one that unseen fit makes of the same pairs,
+ridge and start: of people and items it is factors, else diagonal (--link).
+
+Factors are learned side by side, in rounds of three jobs: all sources given the
+targets, all targets given the sources, then what they have in common. The
+driver holds the factors of all nodes. The ridge is not searched for: take the
+one that unseen fit chose for a sample. Where exposure is logged, factors need
+one machine. Other link models are learned by L-BFGS, as by unseen fit
+--optimiser lbfgs; every evaluation is one job.
 
 A checkpoint lies beside the model and is written while it learns. Run the same
 command with --resume to go on after a failure.`,
@@ -95,19 +102,24 @@ command with --resume to go on after a failure.`,
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.StringVar(&f.method, "method", "bayes", "bayes, naive, mle, rw, pu, ap or dr")
-	flags.StringVar(&f.exposure, "exposure", "", "of bayes, what exposure depends on: fields, alone or with any of "+
-		"+text, +popularity and +age behind it (default: what the doctor's tests speak for)")
+	flags.StringVar(&f.exposure, "exposure", "", "what exposure depends on: of bayes fields, alone or with any of "+
+		"+text, +popularity and +age behind it (default: what the doctor's tests speak for), of factors fields, alone or "+
+		"with +person and +item (default: fields)")
 	flags.StringVar(&f.doctor, "doctor", fit.FullDoctor, "of bayes: full compares assumptions, quick does not")
 	flags.IntVar(&f.replicates, "replicates", 10, "of bayes: simulated histories that are refitted")
 	flags.IntVar(&f.hold, "hold", 0, "of bayes: `pairs` that the driver keeps in memory at most "+
 		"(default: those whose products take 1 GB, at most 524,288)")
-	flags.StringVar(&f.link, "link", "", "link model (default: the method's)")
+	flags.StringVar(&f.link, "link", "", "link model (default: the method's, or factors for people and items)")
 	flags.StringVar(&f.propensity, "propensity", "", "propensity model of the fields (default: the method's)")
-	flags.Float64Var(&f.ridge, "ridge", 4, "of L-BFGS: prior variance of z; below 0 none")
-	flags.Float64Var(&f.start, "start", .3, "of L-BFGS: propensity to start from")
-	flags.IntVar(&f.iterations, "iterations", 200, "of L-BFGS: at most")
-	flags.Float64Var(&f.tolerance, "tolerance", 1e-6,
-		"of L-BFGS: stop when three steps lower the objective by less than this share")
+	flags.Float64Var(&f.ridge, "ridge", 4, "of other methods: prior variance of z; below 0 none (default 4, of "+
+		"factors .25)")
+	flags.Lookup("ridge").DefValue = ""
+	flags.Float64Var(&f.start, "start", .3, "of other methods: propensity to start from (default .3, of factors .1)")
+	flags.Lookup("start").DefValue = ""
+	flags.IntVar(&f.iterations, "iterations", 200, "of other methods: at most; of factors rounds, at most 60")
+	flags.Float64Var(&f.tolerance, "tolerance", 1e-6, "of other methods: stop when three steps lower the objective by "+
+		"less than this share (default 1e-6), of factors two rounds (default 3e-4)")
+	flags.Lookup("tolerance").DefValue = ""
 	flags.Uint64Var(&f.seed, "seed", 1, "of the parameters at the start")
 	flags.StringVarP(&f.output, "output", "o", "", "save the model here")
 	flags.StringVar(&f.checkpoint, "checkpoint", "", "checkpoint (default: beside the output)")
@@ -131,41 +143,27 @@ func (f *fitFlags) run(ctx context.Context, cmd *cobra.Command, root string) (*f
 	if f.method == "bayes" {
 		return f.bayes(ctx, cmd, cluster)
 	}
-	s := fit.Settings{
-		Method: f.method, Link: f.link, Propensity: f.propensity, Optimiser: "lbfgs", Ridge: f.ridge,
-		Starts: []float64{f.start}, Seed: f.seed,
-		LBFGS:      fit.LBFGSSettings{Iterations: f.iterations, Tolerance: f.tolerance},
-		Checkpoint: fit.Checkpoint{Path: f.checkpoint, Resume: f.resume, Keep: true},
-	}
-	if s, err = s.WithDefaults(); err != nil {
-		return nil, err
-	}
-	if s.Ridge == 0 {
-		return nil, fmt.Errorf("--ridge is 0; give a positive variance of z, or a negative number for none")
-	}
-	m := cluster.Manifest
-	shape, err := m.Shape()
+	s, err := f.settings(cmd, cluster.Manifest)
 	if err != nil {
 		return nil, err
 	}
-	o, err := s.Objective(shape, m.Extent)
-	if err != nil {
-		return nil, err
-	}
-	cluster.Settings = s
-	began := time.Now()
-	s.Engine = cluster
+	m, began := cluster.Manifest, time.Now()
 	s.Progress = func(e progress.Event) {
 		if !f.quiet {
 			fmt.Fprintf(cmd.ErrOrStderr(), "iteration %.0f: objective %.8g, %d jobs, %s\n", e.Values["round"],
 				e.Values["loss"], cluster.Evaluations(), time.Since(began).Round(100*time.Millisecond))
 		}
 	}
-	params, parts, iterations, err := fit.Descent{Objective: o, Settings: s, Data: m.Checksum()}.Run(ctx)
+	d, err := cluster.Descent(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	found, err := d.Run(ctx)
 	if err != nil {
 		return nil, f.interrupted(err)
 	}
-	link, propensity := o.Split(params)
+	s, o, parts := d.Settings, d.Objective, found.Objective
+	link, propensity := o.Split(found.Params)
 	fitted := model.Model{Link: o.Link, LinkParams: link, Propensity: o.Propensity, PropensityParams: propensity,
 		Method: s.Method, Seed: s.Seed, DataChecksum: m.Checksum()}
 	if fitted.Hyperparameters, err = json.Marshal(s); err != nil {
@@ -178,11 +176,46 @@ func (f *fitFlags) run(ctx context.Context, cmd *cobra.Command, root string) (*f
 		return nil, err
 	}
 	return &fitReport{
-		Method: s.Method, Pairs: m.Extent.Pairs, Shards: len(m.Train), Iterations: iterations,
-		Evaluations: cluster.Evaluations(),
-		Objective:   parts.Total(), Likelihood: parts.Likelihood, Risk: parts.Risk, Prior: parts.Prior,
+		Method: s.Method, Pairs: m.Extent.Pairs, Shards: len(m.Train), Iterations: found.Iterations,
+		Evaluations: cluster.Evaluations(), Warnings: found.Warnings,
+		Objective: parts.Total(), Likelihood: parts.Likelihood, Risk: parts.Risk, Prior: parts.Prior,
 		Seconds: time.Since(began).Seconds(), Model: f.output,
 	}, nil
+}
+
+// factorRidge is the prior variance of z of factors where none is given: of those that one machine tries for them, it
+// is in the middle.
+const factorRidge = .25
+
+// settings are those of a method that minimises a sum over pairs.
+func (f *fitFlags) settings(cmd *cobra.Command, m *shards.Manifest) (fit.Settings, error) {
+	given := cmd.Flags().Changed
+	if f.ridge == 0 {
+		return fit.Settings{}, fmt.Errorf("--ridge is 0; give a positive variance of z, or a negative number for none")
+	}
+	s := fit.Settings{
+		Method: f.method, Link: f.link, Propensity: f.propensity, Optimiser: "lbfgs", Ridge: f.ridge,
+		Starts: []float64{f.start}, Seed: f.seed,
+		LBFGS:      fit.LBFGSSettings{Iterations: f.iterations, Tolerance: f.tolerance},
+		Checkpoint: fit.Checkpoint{Path: f.checkpoint, Resume: f.resume, Keep: true},
+	}
+	if m.Roles != nil {
+		s = s.For(model.Nodes{Sources: []int32{}})
+	}
+	if model.NeedsVectors(s.Link) {
+		return s.WithDefaults()
+	}
+	s.Optimiser, s.Exposure = "", f.exposure
+	if !given("ridge") {
+		s.Ridge = factorRidge
+	}
+	if !given("start") {
+		s.Starts = nil
+	}
+	if !given("tolerance") {
+		s.LBFGS.Tolerance = 0
+	}
+	return s.WithDefaults()
 }
 
 // interrupted adds to an error where the work until then is.
