@@ -30,7 +30,7 @@ func (e *Cluster) AllPairs(ctx context.Context, _ *graph.Graph, by engine.Predic
 	if m.Nodes < 2 {
 		return engine.Means{}, fmt.Errorf("%w: a graph of %d nodes has no pairs", fit.ErrData, m.Nodes)
 	}
-	p, err := e.judged(by, "all-pairs")
+	p, err := e.judged(ctx, by, "all-pairs")
 	if err != nil {
 		return engine.Means{}, err
 	}
@@ -47,10 +47,10 @@ func (e *Cluster) AllPairs(ctx context.Context, _ *graph.Graph, by engine.Predic
 	return sumsOf(sum).Means(), nil
 }
 
-func (e *Cluster) judged(by engine.Predictor, name string) (*plan, error) {
+func (e *Cluster) judged(ctx context.Context, by engine.Predictor, name string) (*plan, error) {
 	p := e.plan(name)
 	var err error
-	p.Model, err = packModel(model.Model{Link: by.Link, LinkParams: by.LinkParams, Propensity: by.Propensity,
+	p.Model, err = e.pack(ctx, model.Model{Link: by.Link, LinkParams: by.LinkParams, Propensity: by.Propensity,
 		PropensityParams: by.PropensityParams, Method: "judge"})
 	return p, err
 }
@@ -102,7 +102,7 @@ func (p *plan) allPairs(ctx context.Context, t *task) (numbered, error) {
 		return numbered{}, err
 	}
 	defer nodes.Vectors.Close()
-	predictor, err := p.predictor(nodes)
+	predictor, err := p.predictor(ctx, nodes)
 	if err != nil {
 		return numbered{}, err
 	}
@@ -158,7 +158,7 @@ func (e *Cluster) Judge(ctx context.Context, by engine.Predictor) (HeldMeans, er
 	if len(m.Test) == 0 {
 		return HeldMeans{}, e.noneHeld()
 	}
-	p, err := e.judged(by, "held")
+	p, err := e.judged(ctx, by, "held")
 	if err != nil {
 		return HeldMeans{}, err
 	}
@@ -205,7 +205,7 @@ func (p *plan) held(ctx context.Context, t *task) (numbered, error) {
 		return numbered{}, err
 	}
 	defer part.Close()
-	predictor, err := p.predictor(part.Nodes)
+	predictor, err := p.predictor(ctx, part.Nodes)
 	if err != nil {
 		return numbered{}, err
 	}

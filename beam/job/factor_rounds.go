@@ -204,10 +204,9 @@ func (c *clusterMoves) plan(ctx context.Context, work shards.Location, side engi
 	p := c.cluster.plan("factors")
 	p.Settings, p.Extent = c.cluster.Settings, c.cluster.Manifest.Extent
 	_, _, b := c.link.Sides(at.Params)
-	f := &factorPlan{Side: side, Rank: c.link.Rank(), Root: work.Absolute().Root, B: packed(b),
-		Centred: at.Centre != nil, Exposed: [2]bool{c.exposures[0] >= 0, c.exposures[1] >= 0},
-		Most: c.cluster.mostPairs}
-	p.Factors = f
+	f := c.describe(work)
+	p.Factors = &f
+	f.Side, f.B, f.Centred, f.Most = side, packed(b), at.Centre != nil, c.cluster.mostPairs
 	place := 0
 	for number, part := range slices.Concat(c.link.Parts(), partsOf(c.o.Propensity)) {
 		if part.Size() > 0 && c.o.Precision != nil {
@@ -221,21 +220,33 @@ func (c *clusterMoves) plan(ctx context.Context, work shards.Location, side engi
 		}
 		place += part.Size()
 	}
+	return p, c.writeRows(ctx, work, &f, at)
+}
+
+// describe says what rows are like, and where they will be.
+func (c *clusterMoves) describe(work shards.Location) factorPlan {
+	return factorPlan{Rank: c.link.Rank(), Root: work.Absolute().Root,
+		Exposed: [2]bool{c.exposures[0] >= 0, c.exposures[1] >= 0}}
+}
+
+// writeRows writes the rows of all blocks.
+func (c *clusterMoves) writeRows(ctx context.Context, work shards.Location, f *factorPlan,
+	at *engine.FactorState) error {
 	for end := range f.Rows {
 		end := engine.Side(end)
-		l := c.rowLayout(end, f.Centred && end == side)
+		l := c.rowLayout(end, f.Centred && end == f.Side)
 		first := 0
 		for block := range c.layout.Blocks {
 			content, rows := c.rows(l, end, block, first, at)
 			name := fmt.Sprintf("%s-%05d", []string{"sources", "targets"}[end], block)
 			file, err := work.WriteBytes(ctx, name, content)
 			if err != nil {
-				return nil, err
+				return err
 			}
 			f.Rows[end], first = append(f.Rows[end], file), first+rows
 		}
 	}
-	return p, nil
+	return nil
 }
 
 func partsOf(m model.PropensityModel) []model.ParameterBlock {
@@ -252,7 +263,11 @@ func (c *clusterMoves) rows(l rowLayout, side engine.Side, block, first int, at 
 	out := make([]float32, 0, len(nodes)*l.width())
 	for k, i := range nodes {
 		row := first + k
-		out = append(out, float32(c.cluster.fields[i]), effects[row])
+		field := float32(0)
+		if c.cluster.fields != nil {
+			field = float32(c.cluster.fields[i])
+		}
+		out = append(out, field, effects[row])
 		if l.exposed {
 			out = append(out, exposure[row])
 		}
@@ -461,7 +476,7 @@ func (w *factorRows) choose(ctx context.Context, side engine.Side, t *task, name
 			continue
 		}
 		nodes := nodesOn(w.Layout, side, block)
-		all, err := w.readRows(ctx, f.Rows[side][block], len(nodes)*l.width())
+		all, err := f.readRows(ctx, side, block, len(nodes)*l.width())
 		if err != nil {
 			return nil, err
 		}
@@ -475,16 +490,17 @@ func (w *factorRows) choose(ctx context.Context, side engine.Side, t *task, name
 	return rows, nil
 }
 
-// readRows reads the rows of a block.
-func (w *factorRows) readRows(ctx context.Context, f shards.FileSum, count int) ([]float32, error) {
-	where := shards.Location{Root: w.Factors.Root}
-	content, err := where.ReadAll(ctx, f.Name)
+// readRows reads the rows of a block's nodes on a side.
+func (f *factorPlan) readRows(ctx context.Context, side engine.Side, block, count int) ([]float32, error) {
+	where, file := shards.Location{Root: f.Root}, f.Rows[side][block]
+	content, err := where.ReadAll(ctx, file.Name)
 	if err != nil {
-		return nil, fmt.Errorf("the factors of a round: %w; go on from the checkpoint", err)
+		return nil, fmt.Errorf("factors that the driver wrote: %w; start it again, which goes on from a checkpoint",
+			err)
 	}
-	if sum := sha256.Sum256(content); hex.EncodeToString(sum[:]) != f.SHA256 || len(content) != 4*count {
-		return nil, fmt.Errorf("%w: the factors in %s are not those that the driver wrote (%d bytes, %d are right); "+
-			"go on from the checkpoint", shards.ErrDamaged, where.Path(f.Name), len(content), 4*count)
+	if sum := sha256.Sum256(content); hex.EncodeToString(sum[:]) != file.SHA256 || len(content) != 4*count {
+		return nil, fmt.Errorf("%w: the factors in %s are not those that the driver wrote (%d bytes of %d); start it "+
+			"again, which goes on from a checkpoint", shards.ErrDamaged, where.Path(file.Name), len(content), 4*count)
 	}
 	return unpacked[float32](content), nil
 }

@@ -2,14 +2,19 @@ package job
 
 import (
 	"context"
+	"math"
 	"math/rand/v2"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"unseen/beam/shards"
+	"unseen/engine"
 	"unseen/fit"
 	"unseen/graph"
+	"unseen/model"
+	"unseen/recommend"
 	"unseen/sample"
 )
 
@@ -95,6 +100,63 @@ func TestFactorsAreThoseOfOneMachine(t *testing.T) {
 				if len(got.Warnings) > 0 {
 					t.Errorf("%s: %v", c.name, got.Warnings)
 				}
+			}
+		}
+	}
+}
+
+// Models of factors are evaluated and recommend over shards as on one machine, where workers have the rows of some
+// nodes only.
+func TestModelsOfFactorsAreThoseOfOneMachine(t *testing.T) {
+	ctx := context.Background()
+	for _, propensity := range []string{"", "field-matrix+person+item"} {
+		s := newMarket(t, 240, 90, true)
+		g := s.Graph
+		settings := factorSettings("mle")
+		settings.Propensity, settings.LBFGS.Iterations = propensity, 4
+		r := must(fit.Fit(ctx, s.Problem, settings))(t)
+		m, judge := must(r.Model())(t), r.Judge()
+		want := must(engine.CPU{}.AllPairs(ctx, g, judge.Predictor, graph.Universe{}, .05))(t)
+		panel := must(judge.Panel(ctx, s.Test, 0, nil))(t).Risks
+		rows := must(must(recommend.New(g, m, recommend.Options{}))(t).Batch(ctx, g.Sources(), recommend.Query{K: 7}))(t)
+		cluster, _ := s.cut(t, shards.CutSettings{Nodes: 77})
+		defer cluster.Close(ctx)
+		got := must(cluster.AllPairs(ctx, nil, judge.Predictor, graph.Universe{}, .05))(t)
+		if got.Pairs != want.Pairs || math.Abs(got.AP/want.AP-1) > 1e-6 || math.Abs(got.MeanLink/want.MeanLink-1) > 1e-6 ||
+			math.Abs(got.MeanPropensity/want.MeanPropensity-1) > 1e-6 {
+			t.Errorf("%q: %+v over all pairs, one machine %+v", propensity, got, want)
+		}
+		held := must(cluster.Judge(ctx, judge.Predictor))(t)
+		if math.Abs(held.AP/panel["ap"].Plain-1) > 1e-9 || math.Abs(held.Naive/panel["naive"].Plain-1) > 1e-9 {
+			t.Errorf("%q: %+v over held-out pairs, one machine %+v", propensity, held, panel)
+		}
+		some := must(cluster.Held(ctx, 100))(t)
+		part := must(cluster.Part(ctx, m, some.Nodes))(t)
+		for k, i := range some.Train.Source {
+			j := some.Train.Target[k]
+			var here, there [2]float32
+			batch := model.Batch{Sources: []int32{i}, Targets: []int32{j}}
+			engine.Predictor{Link: part.Link, LinkParams: part.LinkParams, Propensity: part.Propensity,
+				PropensityParams: part.PropensityParams}.Logits(here[:1], here[1:], batch)
+			batch = model.Batch{Sources: []int32{some.Nodes.Numbers[i]}, Targets: []int32{some.Nodes.Numbers[j]}}
+			judge.Predictor.Logits(there[:1], there[1:], batch)
+			if here != there {
+				t.Fatalf("%q: pair %d has the logits %v, on one machine %v", propensity, k, here, there)
+			}
+		}
+		to := shards.Location{Root: filepath.Join(t.TempDir(), "lists")}
+		lists := readLists(t, to, must(cluster.Recommend(ctx, m, to, ListSettings{K: 7, Part: 50}))(t))
+		if len(lists) != len(g.Sources()) {
+			t.Errorf("%d lists for %d sources", len(lists), len(g.Sources()))
+		}
+		for _, row := range rows {
+			var names []string
+			for _, j := range row.Targets {
+				names = append(names, g.ID(j))
+			}
+			if !slices.Equal(lists[g.ID(row.Source)], names) {
+				t.Fatalf("%q: %s is given %v, by one machine %v", propensity, g.ID(row.Source), lists[g.ID(row.Source)],
+					names)
 			}
 		}
 	}

@@ -32,8 +32,9 @@ type Cluster struct {
 	Work     shards.Location // where jobs leave their results; where all workers can write
 
 	evaluations int
-	fields      []uint16 // of all nodes, in training of factors
-	mostPairs   int      // of a task of a round; 0 means mostTaskPairs, tests lower it
+	fields      []uint16          // of all nodes, in training of factors
+	models      []shards.Location // rows of factors that workers read
+	mostPairs   int               // of a task of a round; 0 means mostTaskPairs, tests lower it
 }
 
 var _ engine.Engine = (*Cluster)(nil)

@@ -65,7 +65,7 @@ func (e *Cluster) HeldRisks(ctx context.Context, by []engine.Predictor, s HeldSe
 	p := e.plan("risks")
 	p.Held = &heldPlan{HeldSettings: s}
 	for _, one := range by {
-		file, err := packModel(model.Model{Link: one.Link, LinkParams: one.LinkParams, Propensity: one.Propensity,
+		file, err := e.pack(ctx, model.Model{Link: one.Link, LinkParams: one.LinkParams, Propensity: one.Propensity,
 			PropensityParams: one.PropensityParams, Method: "judge"})
 		if err != nil {
 			return nil, err
@@ -162,7 +162,7 @@ func (p *plan) heldRisks(ctx context.Context, t *task) (numbered, error) {
 	}
 	var bins []float64
 	for k, file := range p.Held.Models {
-		one, err := predictorFor(file, part.Nodes)
+		one, err := p.predictorFor(ctx, file, part.Nodes)
 		if err != nil {
 			return numbered{}, err
 		}

@@ -251,7 +251,7 @@ func (p *plan) measured(ctx context.Context) (m model.Model, sources []recommend
 		at, _ := slices.BinarySearch(numbers, i)
 		sources = append(sources, recommend.BlockSource{Node: int32(at), Skip: []int32{i}})
 	}
-	m, err = p.model(nodes)
+	m, err = p.model(ctx, nodes)
 	return m, sources, func() { nodes.Vectors.Close() }, err
 }
 

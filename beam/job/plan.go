@@ -179,7 +179,9 @@ func decodeTask(element []byte) (*task, error) {
 }
 
 // model makes the plan's model for nodes.
-func (p *plan) model(n model.Nodes) (model.Model, error) { return unpackModel(p.Model, n) }
+func (p *plan) model(ctx context.Context, n model.Nodes) (model.Model, error) {
+	return p.unpackFor(ctx, p.Model, n)
+}
 
 // unpackModel makes a model of the bytes of a file.
 func unpackModel(content []byte, n model.Nodes) (model.Model, error) {
@@ -200,11 +202,13 @@ func unpackModel(content []byte, n model.Nodes) (model.Model, error) {
 }
 
 // predictor makes the models of the plan's model file for nodes.
-func (p *plan) predictor(n model.Nodes) (engine.Predictor, error) { return predictorFor(p.Model, n) }
+func (p *plan) predictor(ctx context.Context, n model.Nodes) (engine.Predictor, error) {
+	return p.predictorFor(ctx, p.Model, n)
+}
 
-// predictorFor makes the models of the bytes of a file.
-func predictorFor(content []byte, n model.Nodes) (engine.Predictor, error) {
-	m, err := unpackModel(content, n)
+// predictorFor makes the models of their bytes.
+func (p *plan) predictorFor(ctx context.Context, content []byte, n model.Nodes) (engine.Predictor, error) {
+	m, err := p.unpackFor(ctx, content, n)
 	if err != nil {
 		return engine.Predictor{}, err
 	}
@@ -214,10 +218,6 @@ func predictorFor(content []byte, n model.Nodes) (engine.Predictor, error) {
 
 // packModel returns a model as the bytes of a file, without what only the driver needs.
 func packModel(m model.Model) ([]byte, error) {
-	if !model.NeedsVectors(m.Link.Kind()) { // a worker has a part of the nodes
-		return nil, fmt.Errorf("%w on a cluster: the link model %s, which learns every node; use diagonal",
-			engine.ErrUnsupported, m.Link.Kind())
-	}
 	m.Extra, m.Findings, m.Certificate = nil, nil, nil
 	file, err := m.File()
 	if err != nil {

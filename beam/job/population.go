@@ -375,7 +375,7 @@ func (p *plan) piece(ctx context.Context, t *task) (any, error) {
 		}
 		return drawn(part, part.Problem().Training().At(places)), nil
 	}
-	by, err := p.predictor(part.Nodes)
+	by, err := p.predictor(ctx, part.Nodes)
 	if err != nil {
 		return nil, err
 	}

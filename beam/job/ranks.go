@@ -58,7 +58,7 @@ func (e *Cluster) Standings(ctx context.Context, models []model.Model, s Standin
 				"by a diagonal or low-rank one, or on one machine", recommend.ErrModel, one.Link.Kind())
 		}
 		one.Members = nil // ranks are those of the model itself
-		file, err := packModel(one)
+		file, err := e.pack(ctx, one)
 		if err != nil {
 			return nil, err
 		}
@@ -460,7 +460,7 @@ func (p *plan) rankBlock(ctx context.Context, number int, places []int32,
 			return err
 		}
 		err := do(b, func(m int) (*fit.Judge, error) {
-			by, err := predictorFor(r.Models[m], b.Nodes)
+			by, err := p.predictorFor(ctx, r.Models[m], b.Nodes)
 			return &fit.Judge{Predictor: by, Engine: engine.CPU{Threads: p.Threads}}, err
 		})
 		b.Nodes.Vectors.Close()

@@ -2,6 +2,7 @@ package job
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -108,10 +109,10 @@ func (e *Cluster) Recommend(ctx context.Context, m model.Model, to shards.Locati
 	}
 	p := e.plan("lists")
 	p.K, p.Linked = s.K, s.Linked
-	if p.Model, err = packModel(m); err != nil {
+	if p.Model, err = e.pack(ctx, m); err != nil {
 		return nil, err
 	}
-	if !s.Exact {
+	if !s.Exact && model.NeedsVectors(m.Link.Kind()) { // indexes are of the vectors
 		if lists.Recall, err = e.measureIndexes(ctx, p, cmp.Or(s.Recall, recommend.StandardRecall)); err != nil {
 			return nil, err
 		}
@@ -187,7 +188,7 @@ func (p *plan) lists(ctx context.Context, t *task) error {
 		return err
 	}
 	defer nodes.Vectors.Close()
-	m, err := p.model(nodes)
+	m, err := p.model(ctx, nodes)
 	if err != nil {
 		return err
 	}
@@ -225,6 +226,11 @@ func (p *plan) inBlock(ctx context.Context, b int, do func(recommend.Block) erro
 		return err
 	}
 	defer vectors.Close()
+	if bytes.HasPrefix(p.Model, ofFactors) {
+		if vectors, err = p.targetRows(ctx, at, vectors, table); err != nil {
+			return err
+		}
+	}
 	block := recommend.Block{First: int32(at.First), Vectors: vectors, Fields: table.Fields,
 		FieldCount: len(p.Layout.Fields), Popularity: table.Popularity, Engine: engine.CPU{Threads: p.Threads},
 		Targets: p.targets(at), Threads: p.Threads}
@@ -236,6 +242,21 @@ func (p *plan) inBlock(ctx context.Context, b int, do func(recommend.Block) erro
 		block.Clusters = p.Index.Clusters
 	}
 	return do(block)
+}
+
+// targetRows are the factors of a block's targets with what their vectors add, and their effects.
+func (p *plan) targetRows(ctx context.Context, b shards.NodeBlock, vectors *graph.Vectors, table shards.NodeTable) (
+	*graph.Vectors, error) {
+	n := model.Nodes{Vectors: vectors, Fields: table.Fields, FieldCount: len(p.Layout.Fields),
+		Popularity: table.Popularity, Age: table.Age}
+	for k := range b.Nodes {
+		n.Numbers = append(n.Numbers, int32(b.First+k))
+	}
+	m, err := p.model(ctx, n)
+	if err != nil {
+		return nil, err
+	}
+	return m.Link.(model.InnerProduct).Rows(m.LinkParams)
 }
 
 // targets returns the places in a block that may be recommended; nil means all.

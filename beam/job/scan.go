@@ -215,7 +215,7 @@ func (p *plan) scan(ctx context.Context, t *task) error {
 		return err
 	}
 	defer nodes.Vectors.Close()
-	models, err := p.predictor(nodes)
+	models, err := p.predictor(ctx, nodes)
 	if err != nil {
 		return err
 	}

@@ -74,7 +74,7 @@ func (f *clusterFlags) open(ctx context.Context, cmd *cobra.Command, root string
 		return nil, nil, err
 	}
 	e = &job.Cluster{Shards: location, Manifest: m, Runner: f.runner, Work: shards.Location{Root: f.work}}
-	done = func() {}
+	done = func() { e.Close(context.Background()) }
 	if f.work == "" {
 		e.Work = location.Temporary()
 		done = func() { e.Work.Discard(context.Background()) }
@@ -88,28 +88,32 @@ func (f *clusterFlags) open(ctx context.Context, cmd *cobra.Command, root string
 }
 
 // openModel opens a model that was fitted to these shards, or to the dataset that they were cut from, without nodes.
-func openModel(path string, m *shards.Manifest) (model.Model, error) {
-	shape, err := m.Shape()
+func openModel(ctx context.Context, path string, e *job.Cluster) (model.Model, error) {
+	fitted, err := e.OpenModel(ctx, path)
 	if err != nil {
 		return model.Model{}, err
 	}
-	return openFor(path, m, shape)
+	return fitted, sameData(path, fitted, e.Manifest)
 }
 
 // openFor opens such a model for some of the nodes.
-func openFor(path string, m *shards.Manifest, n model.Nodes) (model.Model, error) {
+func openFor(ctx context.Context, path string, e *job.Cluster, n model.Nodes) (model.Model, error) {
 	file, err := model.Open(path)
 	if err != nil {
 		return model.Model{}, err
+	}
+	if !model.NeedsVectors(file.Metadata[model.KeyLink]) { // factors know every node
+		fitted, err := openModel(ctx, path, e)
+		if err != nil {
+			return model.Model{}, err
+		}
+		return e.Part(ctx, fitted, n)
 	}
 	fitted, err := file.Model(n)
 	if err != nil {
 		return model.Model{}, fmt.Errorf("%s does not go with the shards: %w", path, err)
 	}
-	if err := sameData(path, fitted, m); err != nil {
-		return model.Model{}, err
-	}
-	return fitted, nil
+	return fitted, sameData(path, fitted, e.Manifest)
 }
 
 func printJSON(w io.Writer, v any) error {

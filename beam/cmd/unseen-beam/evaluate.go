@@ -131,9 +131,13 @@ func (f *evaluateFlags) run(ctx context.Context, cmd *cobra.Command, path, root 
 		return nil, err
 	}
 	defer done()
-	m, err := openModel(path, cluster.Manifest)
+	m, err := openModel(ctx, path, cluster)
 	if err != nil {
 		return nil, err
+	}
+	if !model.NeedsVectors(m.Link.Kind()) && f.certify > 0 {
+		return nil, fmt.Errorf("a certificate of the link model %s needs one machine: unseen evaluate --certify",
+			m.Link.Kind())
 	}
 	judge, err := fit.JudgeOf(m)
 	if err != nil {
@@ -176,9 +180,9 @@ func (f *evaluateFlags) run(ctx context.Context, cmd *cobra.Command, path, root 
 }
 
 // models opens those that are compared, without nodes.
-func (f *evaluateFlags) models(cluster *job.Cluster, path string) (out []model.Model, err error) {
+func (f *evaluateFlags) models(ctx context.Context, cluster *job.Cluster, path string) (out []model.Model, err error) {
 	for _, file := range append([]string{path}, f.against...) {
-		m, err := openModel(file, cluster.Manifest)
+		m, err := openModel(ctx, file, cluster)
 		if err != nil {
 			return nil, err
 		}
@@ -193,7 +197,7 @@ func (f *evaluateFlags) ranks(ctx context.Context, cluster *job.Cluster, path st
 	if f.rank == 0 {
 		return nil
 	}
-	models, err := f.models(cluster, path)
+	models, err := f.models(ctx, cluster, path)
 	if err != nil {
 		return err
 	}
@@ -226,7 +230,7 @@ func (f *evaluateFlags) certificate(ctx context.Context, cmd *cobra.Command, clu
 
 // risks judges all models by all held-out pairs.
 func (f *evaluateFlags) risks(ctx context.Context, cluster *job.Cluster, path string) (out []modelRisks, err error) {
-	models, err := f.models(cluster, path)
+	models, err := f.models(ctx, cluster, path)
 	if err != nil {
 		return nil, err
 	}
@@ -250,13 +254,13 @@ func (f *evaluateFlags) judge(ctx context.Context, cluster *job.Cluster, path st
 	if err != nil {
 		return nil, err
 	}
-	m, err := openFor(path, cluster.Manifest, p.Nodes)
+	m, err := openFor(ctx, path, cluster, p.Nodes)
 	if err != nil {
 		return nil, err
 	}
 	s := evaluate.EvaluationSettings{Name: filepath.Base(path), Panel: evaluate.PanelSettings{Floor: f.floor}}
 	for _, other := range f.against {
-		loaded, err := openFor(other, cluster.Manifest, p.Nodes)
+		loaded, err := openFor(ctx, other, cluster, p.Nodes)
 		if err != nil {
 			return nil, err
 		}

@@ -55,7 +55,7 @@ is measured first, on 200 nodes, and printed; below --recall lists are exact.`,
 				return err
 			}
 			defer done()
-			m, err := openModel(args[0], cluster.Manifest)
+			m, err := openModel(cmd.Context(), args[0], cluster)
 			if err != nil {
 				return err
 			}
