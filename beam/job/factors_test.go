@@ -2,8 +2,11 @@ package job
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"math"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -35,7 +38,7 @@ func newMarket(t testing.TB, people, items int, texts bool) setup {
 		case i >= people:
 			role = graph.TargetOnly
 		}
-		must(b.AddNode(graph.Node{ID: "n" + strings.Repeat("x", i%3) + string(rune('a'+i%26)) + itoa(i),
+		must(b.AddNode(graph.Node{ID: fmt.Sprintf("n%04d", i),
 			Field: []string{"north", "south", "east"}[i%3], Role: role}))(t)
 		row := make([]float32, dim)
 		if texts {
@@ -61,10 +64,6 @@ func newMarket(t testing.TB, people, items int, texts bool) setup {
 		Split: sample.RandomLinks, PerLink: 2, Seed: 4}}}))(t)}
 }
 
-func itoa(i int) string {
-	return string([]byte{byte('0' + i/1000%10), byte('0' + i/100%10), byte('0' + i/10%10), byte('0' + i%10)})
-}
-
 func factorSettings(method string) fit.Settings {
 	return fit.Settings{Method: method, Link: "factors", Ridge: .5, Seed: 2}
 }
@@ -73,35 +72,150 @@ func factorSettings(method string) fit.Settings {
 // where a task has some of a block's rows only.
 func TestFactorsAreThoseOfOneMachine(t *testing.T) {
 	ctx := context.Background()
+	type cut struct {
+		shards.CutSettings
+		threads, most int
+	}
+	whole, blocks, rows := cut{}, cut{shards.CutSettings{Nodes: 100, Pairs: 700}, 3, 0},
+		cut{shards.CutSettings{Nodes: 37}, 1, 90}
 	for _, c := range []struct {
 		name, method, propensity string
 		texts                    bool
-	}{{"ids alone", "mle", "", false}, {"texts", "mle", "", true}, {"naive", "naive", "", true},
-		{"effects of exposure", "mle", "field-matrix+person+item", true}, {"with a risk", "ap", "", false}} {
+		rounds                   int
+		cuts                     []cut
+	}{{"until the end", "mle", "", true, 200, []cut{blocks}},
+		{"texts", "mle", "", true, 2, []cut{whole, rows}},
+		{"no texts", "mle", "", false, 2, []cut{blocks}},
+		{"naive", "naive", "", true, 2, []cut{rows}},
+		{"effects of exposure", "mle", "field-matrix+person+item", true, 3, []cut{blocks, rows}},
+		{"with a risk", "ap", "", false, 2, []cut{rows}}} {
 		s := newMarket(t, 240, 90, c.texts)
 		settings := factorSettings(c.method)
-		settings.Propensity = c.propensity
-		whole := must(fit.Fit(ctx, s.Problem, settings))(t)
-		want := slices.Concat(whole.LinkParams, whole.PropensityParams)
-		for _, cut := range []struct {
-			shards.CutSettings
-			threads, most int
-		}{{shards.CutSettings{}, 1, 0}, {shards.CutSettings{Nodes: 100, Pairs: 700}, 3, 0},
-			{shards.CutSettings{Nodes: 37}, 1, 90}} {
+		settings.Propensity, settings.LBFGS.Iterations = c.propensity, c.rounds
+		one := must(fit.Fit(ctx, s.Problem, settings))(t)
+		want := slices.Concat(one.LinkParams, one.PropensityParams)
+		for _, cut := range c.cuts {
 			cluster, _ := s.cut(t, cut.CutSettings)
 			for name, runner := range runners() {
 				runner.Threads = cut.threads
 				cluster.Runner, cluster.mostPairs = runner, cut.most
 				got := must(must(cluster.Factors(ctx, settings))(t).Run(ctx))(t)
-				if got.Iterations != whole.Iterations || !slices.Equal(got.Params, want) {
-					t.Errorf("%s, %s, blocks of %d: %d rounds, parameters off by %.2g; one machine %d rounds", c.name, name,
-						cut.Nodes, got.Iterations, relative(got.Params, want), whole.Iterations)
-				}
-				if len(got.Warnings) > 0 {
-					t.Errorf("%s: %v", c.name, got.Warnings)
+				if got.Iterations != one.Iterations || !slices.Equal(got.Params, want) || len(got.Warnings) > 0 {
+					t.Errorf("%s, %s, blocks of %d: %d rounds, parameters off by %.2g, warnings %v; one machine %d "+
+						"rounds", c.name, name, cut.Nodes, got.Iterations, relative(got.Params, want), got.Warnings,
+						one.Iterations)
 				}
 			}
 		}
+	}
+}
+
+// failingRounds is a cluster that is gone after so many rounds.
+type failingRounds struct {
+	*Cluster
+	left int
+}
+
+func (e *failingRounds) Alternate(o *engine.Objective) (engine.Alternation, error) {
+	a, err := e.Cluster.Alternate(o)
+	return &failingRound{a, e}, err
+}
+
+type failingRound struct {
+	engine.Alternation
+	of *failingRounds
+}
+
+func (a *failingRound) Round(ctx context.Context, params []float32) (engine.Parts, error) {
+	if a.of.left--; a.of.left < 0 {
+		params[0]++ // in the middle of a round
+		return engine.Parts{}, errFault
+	}
+	return a.Alternation.Round(ctx, params)
+}
+
+// Rounds that are interrupted go on from the checkpoint and end in the same bits.
+func TestRoundsGoOnAfterAnInterruption(t *testing.T) {
+	ctx := context.Background()
+	cluster, m := newMarket(t, 120, 50, true).cut(t, shards.CutSettings{Nodes: 60})
+	settings := factorSettings("mle")
+	settings.LBFGS.Iterations = 5
+	path := filepath.Join(t.TempDir(), "fit.checkpoint")
+	train := func(left int, c fit.Checkpoint, data string) (fit.Descended, error) {
+		d := must(cluster.Factors(ctx, settings))(t)
+		d.Settings.Engine, d.Settings.Checkpoint, d.Data = &failingRounds{cluster, left}, c, data
+		return d.Run(ctx)
+	}
+	want := must(train(99, fit.Checkpoint{}, m.Checksum()))(t)
+	if _, err := train(3, fit.Checkpoint{Path: path}, m.Checksum()); !errors.Is(err, errFault) {
+		t.Fatalf("a failing cluster gives %v", err)
+	}
+	if _, err := train(9, fit.Checkpoint{Path: path, Resume: true}, "others"); !errors.Is(err, fit.ErrCheckpoint) {
+		t.Errorf("a checkpoint of other shards gives %v", err)
+	}
+	got, err := train(2, fit.Checkpoint{Path: path, Resume: true, Keep: true}, m.Checksum())
+	if err != nil || !slices.Equal(got.Params, want.Params) || got.Iterations != want.Iterations {
+		t.Errorf("resumed: %d rounds and %v, %v; without a break %d and %v", got.Iterations, got.Params[:3], err,
+			want.Iterations, want.Params[:3])
+	}
+	again := must(train(0, fit.Checkpoint{Path: path, Resume: true}, m.Checksum()))(t)
+	if !slices.Equal(again.Params, want.Params) || again.Objective != want.Objective {
+		t.Errorf("resumed at the end: %+v, want %+v", again.Objective, want.Objective)
+	}
+}
+
+// firstMove is the plan and the tasks of a round's first job.
+func firstMove(t *testing.T, cluster *Cluster) (*plan, []task) {
+	t.Helper()
+	o := must(cluster.Factors(t.Context(), factorSettings("mle")))(t).Objective
+	link := o.Link.(*model.Factors)
+	c := &clusterMoves{cluster: cluster, o: o, link: link, layout: cluster.Manifest.Layout()}
+	c.place()
+	state := must(engine.NewFactorState(link, make([]float32, o.Size())))(t)
+	p := must(c.plan(t.Context(), cluster.Work, engine.Sources, state))(t)
+	return p, c.tasks(engine.Sources, p.Factors.most())
+}
+
+// Factors that are damaged or gone on their way to a worker are named.
+func TestDamagedFactorsAreNamed(t *testing.T) {
+	cluster, _ := newMarket(t, 120, 50, true).cut(t, shards.CutSettings{Nodes: 60})
+	p, tasks := firstMove(t, cluster)
+	path := cluster.Work.Path(p.Factors.Rows[engine.Targets][2].Name)
+	content := must(os.ReadFile(path))(t)
+	content[5] ^= 1
+	if err := os.WriteFile(path, content, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.move(t.Context(), &tasks[0]); !errors.Is(err, shards.ErrDamaged) ||
+		!strings.Contains(err.Error(), "targets-00002") {
+		t.Errorf("damaged factors: %v", err)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.move(t.Context(), &tasks[0]); !errors.Is(err, shards.ErrMissing) ||
+		!strings.Contains(err.Error(), "targets-00002") {
+		t.Errorf("missing factors: %v", err)
+	}
+}
+
+// A task holds its own pairs and the rows that these name, however large its block is.
+func TestTasksOfRoundsAreSmall(t *testing.T) {
+	s := newMarket(t, 240, 90, false)
+	cluster, m := s.cut(t, shards.CutSettings{})
+	cluster.mostPairs = 300
+	p, tasks := firstMove(t, cluster)
+	var pairs, rows int
+	for _, one := range tasks {
+		w := must(p.factorRows(t.Context(), &one))(t)
+		if w.pairs.Len() > 2*cluster.mostPairs || len(w.numbers[engine.Targets]) > w.pairs.Len() {
+			t.Errorf("a task of %d pairs with %d targets; %d pairs are asked for", w.pairs.Len(),
+				len(w.numbers[engine.Targets]), cluster.mostPairs)
+		}
+		pairs, rows = pairs+w.pairs.Len(), rows+len(w.numbers[engine.Sources])
+	}
+	if int64(pairs) != m.Extent.Pairs || len(tasks) < 5 || rows != len(s.Graph.Sources()) {
+		t.Errorf("%d tasks have %d pairs of %d, and %d sources", len(tasks), pairs, m.Extent.Pairs, rows)
 	}
 }
 

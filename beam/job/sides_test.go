@@ -43,7 +43,7 @@ func TestTwoSidesAreThoseOfOneMachine(t *testing.T) {
 	s := newSides(t)
 	g := s.Graph
 	settings := settingsFor("mle")
-	factors := must(fit.Fit(ctx, s.Problem, settings))(t).Judge() // the default of people and items
+	others := must(fit.Fit(ctx, newMarket(t, 40, 20, false).Problem, factorSettings("mle")))(t).Judge()
 	settings.Link = "diagonal"
 	r := must(fit.Fit(ctx, s.Problem, settings))(t)
 	m, judge := must(r.Model())(t), r.Judge()
@@ -55,9 +55,9 @@ func TestTwoSidesAreThoseOfOneMachine(t *testing.T) {
 			t.Errorf("%d pairs of %d", manifest.PairCount(), g.PairCount())
 		}
 		cluster.Runner = runners()["prism"]
-		if _, err := cluster.AllPairs(ctx, nil, factors.Predictor, graph.Universe{}, .05); !errors.Is(err,
+		if _, err := cluster.AllPairs(ctx, nil, others.Predictor, graph.Universe{}, .05); !errors.Is(err,
 			engine.ErrUnsupported) {
-			t.Errorf("factors on a cluster: %v", err)
+			t.Errorf("factors of other nodes on a cluster: %v", err)
 		}
 		got := must(cluster.AllPairs(ctx, nil, judge.Predictor, graph.Universe{}, .05))(t)
 		if got.Pairs != want.Pairs || math.Abs(got.AP-want.AP) > 1e-6*want.AP ||

@@ -86,10 +86,43 @@ func TestFromTablesToLists(t *testing.T) {
 		"3"); err != nil || !strings.Contains(out, "60 nodes") {
 		t.Errorf("recommend: %q, %v", out, err)
 	}
-	for method, words := range map[string]string{"mle": "one machine", "bayes": "diagonal"} {
-		if _, err := run(t, "fit", at("shards"), "-o", at("never"), "--method", method, "--link", "factors",
-			"--quiet"); err == nil || !strings.Contains(err.Error(), words) {
-			t.Errorf("factors by %s: %v", method, err)
+	factorsFromTables(t, at)
+}
+
+// factorsFromTables learns factors, which are the default of people and items but for bayes, and uses them.
+func factorsFromTables(t *testing.T, at func(string) string) {
+	t.Helper()
+	out, err := run(t, "fit", at("shards"), "-o", at("factors.safetensors"), "--method", "mle", "--iterations", "3",
+		"--quiet", "--json")
+	var fitted fitReport
+	if err == nil {
+		err = json.Unmarshal([]byte(out), &fitted)
+	}
+	if err != nil || fitted.Method != "mle" || fitted.Iterations != 3 || fitted.Evaluations != 9 ||
+		!(fitted.Objective > 0) {
+		t.Fatalf("fit factors: %s, %v", out, err)
+	}
+	if out, err = run(t, "evaluate", at("factors.safetensors"), at("shards"), "--exact", "--against",
+		at("model.safetensors")); err != nil || !strings.Contains(out, "AUC") || !strings.Contains(out, "recall@100") ||
+		!strings.Contains(out, "all pairs") {
+		t.Errorf("evaluate factors: %q, %v", out, err)
+	}
+	if out, err = run(t, "recommend", at("factors.safetensors"), at("shards"), "-o", at("by-factors"), "-k",
+		"3"); err != nil || !strings.Contains(out, "60 nodes") {
+		t.Errorf("recommend by factors: %q, %v", out, err)
+	}
+	if _, err := run(t, "evaluate", at("factors.safetensors"), at("shards"), "--certify", "1"); err == nil ||
+		!strings.Contains(err.Error(), "unseen evaluate --certify") {
+		t.Errorf("a certificate of factors: %v", err)
+	}
+	for words, args := range map[string][]string{"diagonal": {"--method", "bayes", "--link", "factors"},
+		"learned on one machine; use factors here": {"--method", "mle", "--link", "factors+bonus"},
+		"is learned with factors on one machine":   {"--method", "mle", "--exposure", "fields+popularity"},
+		"method shown is learned on one machine":   {"--method", "shown"},
+		"--ridge is 0":                             {"--method", "mle", "--ridge", "0"}} {
+		if _, err := run(t, append([]string{"fit", at("shards"), "-o", at("never"), "--quiet"}, args...)...); err == nil ||
+			!strings.Contains(err.Error(), words) {
+			t.Errorf("%v: %v", args, err)
 		}
 	}
 }
