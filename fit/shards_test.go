@@ -6,6 +6,7 @@ import (
 	"math"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"unseen/engine"
@@ -138,4 +139,51 @@ func TestObjectivesThatAreNoSums(t *testing.T) {
 	if _, err := (Settings{Method: "ap"}).Objective(p.Nodes, Extent{}); !errors.Is(err, ErrData) {
 		t.Errorf("no pairs give %v", err)
 	}
+}
+
+// Factors over shards are refused where they need all pairs in one place, by what to do instead.
+func TestFactorsThatNeedOneMachine(t *testing.T) {
+	t.Parallel()
+	s := plantShop(t, 20, 10, 1)
+	x := Extent{Pairs: 200, MeanWeight: 1, MeanSquare: 1}
+	logged := x
+	logged.Logged = true
+	fine := Settings{Link: "factors", Method: "mle", Ridge: 1}
+	change := func(do func(*Settings)) Settings {
+		s := fine
+		do(&s)
+		return s
+	}
+	for words, c := range map[string]struct {
+		Settings
+		Extent
+	}{
+		"where exposure is logged":       {fine, logged},
+		"by the optimiser alternating":   {change(func(s *Settings) { s.Optimiser = "lbfgs" }), x},
+		"a ridge is chosen":              {change(func(s *Settings) { s.Ridge = 0 }), x},
+		"model factors+bonus":            {change(func(s *Settings) { s.Link = "factors+bonus" }), x},
+		"field-matrix+activity":          {change(func(s *Settings) { s.Exposure = "fields+activity" }), x},
+		"the method shown is learned on": {change(func(s *Settings) { s.Method = ShownOnly }), x},
+	} {
+		if _, err := c.Settings.Objective(s.nodes, c.Extent); !errors.Is(err, ErrSetting) ||
+			!strings.Contains(err.Error(), words) {
+			t.Errorf("%s: %v", words, err)
+		}
+	}
+	o := must(fine.Objective(s.nodes, x))(t)
+	if !o.Tied || o.Precision == nil {
+		t.Errorf("exposure of factors: tied %v, precision %v", o.Tied, o.Precision)
+	}
+	// an engine that cannot train side by side is an error, where one machine goes on by L-BFGS
+	alone := Settings{Link: "factors", Method: "mle", Ridge: 1, Engine: noRounds{}}
+	if _, err := (Descent{Objective: o, Settings: alone}).Run(t.Context()); !errors.Is(err, engine.ErrUnsupported) {
+		t.Errorf("an engine without rounds: %v", err)
+	}
+}
+
+// noRounds is an engine that does not train side by side.
+type noRounds struct{ engine.CPU }
+
+func (noRounds) Alternate(*engine.Objective) (engine.Alternation, error) {
+	return nil, engine.ErrUnsupported
 }
