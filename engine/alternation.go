@@ -32,7 +32,8 @@ const (
 )
 
 // RowMoves does what a round asks of the pairs; all else is a few numbers for every row. CPU.RowMoves does it for the
-// pairs of an objective, which may be all or those of some rows. A cluster does it by having every worker do the latter.
+// pairs of an objective, which may be all or those of some rows. A cluster does it by having every worker do the
+// latter.
 type RowMoves interface {
 	// Move takes the Newton step of every row of a side: of its factors, its effect, and its effect of exposure where
 	// there is one. Of the sources it returns what the objective summed to before.

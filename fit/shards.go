@@ -89,7 +89,8 @@ func (s Settings) factorsElsewhere(x Extent) error {
 	}
 	switch {
 	case s.Link != factorsKind:
-		return fmt.Errorf("%w: the link model %s is learned on one machine; use %s here", ErrSetting, s.Link, factorsKind)
+		return fmt.Errorf("%w: the link model %s is learned on one machine; use %s here", ErrSetting, s.Link,
+			factorsKind)
 	case x.Logged:
 		return fmt.Errorf("%w: factors are learned on one machine where exposure is logged; give less"+
 			"XX", ErrSetting)

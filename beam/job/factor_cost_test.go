@@ -18,8 +18,8 @@ import (
 )
 
 // TestFactorCosts measures rounds of factors with 200,000 people, 20,000 items and five million pairs, by one process
-// (UNSEEN_FACTORS=one) or by jobs (UNSEEN_FACTORS=jobs), of which each needs a process of its own to know its memory. It
-// makes the shards in UNSEEN_FACTORS_SHARDS where there are none.
+// (UNSEEN_FACTORS=one) or by jobs (UNSEEN_FACTORS=jobs), of which each needs a process of its own to know its memory.
+// The shards are in UNSEEN_FACTORS_SHARDS, and UNSEEN_FACTORS=make makes them.
 func TestFactorCosts(t *testing.T) {
 	by, root := os.Getenv("UNSEEN_FACTORS"), os.Getenv("UNSEEN_FACTORS_SHARDS")
 	if by == "" {
@@ -60,7 +60,7 @@ func TestFactorCosts(t *testing.T) {
 	o := d.Objective
 	var e engine.Engine = cluster
 	if by == "one" {
-		o.Pairs = &graph.Pairs{}
+		o.Pairs = &graph.Pairs{Universe: cluster.Manifest.PairCount()}
 		if err := cluster.eachShard(t.Context(), func(p *graph.Pairs) {
 			o.Pairs.Source, o.Pairs.Target = append(o.Pairs.Source, p.Source...), append(o.Pairs.Target, p.Target...)
 			o.Pairs.Linked, o.Pairs.Rate = append(o.Pairs.Linked, p.Linked...), append(o.Pairs.Rate, p.Rate...)

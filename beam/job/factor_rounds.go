@@ -96,8 +96,8 @@ type factorPlan struct {
 	Most      int                `json:"most,omitempty"`    // pairs of a task; 0 means mostTaskPairs
 }
 
-// rowLayout says what the numbers of a row are, float32: its field, its effect, that of exposure where there is one, its
-// factors, and where it is moved and has one the mean of their prior.
+// rowLayout says what the numbers of a row are, float32: its field, its effect, that of exposure where there is one,
+// its factors, and where it is moved and has one the mean of their prior.
 type rowLayout struct {
 	exposed, centred bool
 	rank             int
@@ -290,7 +290,8 @@ func (c *clusterMoves) take(ctx context.Context, work shards.Location, number in
 	effects, exposure := c.effects(side, at.Params)
 	if len(content) < 16 || (len(content)-16)%(4*l.width()) != 0 ||
 		first+(len(content)-16)/(4*l.width()) > len(effects) {
-		return parts, 0, fmt.Errorf("%w: %d bytes of moved rows came back, of %d each", ErrJob, len(content), 4*l.width())
+		return parts, 0, fmt.Errorf("%w: %d bytes of moved rows came back, of %d each", ErrJob, len(content),
+			4*l.width())
 	}
 	parts.Likelihood = math.Float64frombits(binary.LittleEndian.Uint64(content))
 	parts.Risk = math.Float64frombits(binary.LittleEndian.Uint64(content[8:]))
@@ -421,35 +422,37 @@ func (p *plan) factorRows(ctx context.Context, t *task) (*factorRows, error) {
 
 // read reads the pairs of the rows, and returns which nodes of the other side they name, by block.
 func (w *factorRows) read(ctx context.Context, t *task) (map[int][]bool, error) {
-	named := map[int][]bool{}
+	named, b := map[int][]bool{}, w.Layout.Blocks[t.Source]
+	own := w.marked(w.side, t.Source)
+	if t.Nodes == b.Nodes {
+		w.grow(t.Shards)
+	}
 	for _, shard := range t.Shards {
 		p, exposure, err := w.shards().BlockPairs(ctx, w.Layout, shard, w.Threads)
 		if err != nil {
 			return nil, err
 		}
-		own, other, block := p.Source, p.Target, shard.Target
+		rows, names, block := p.Source, p.Target, shard.Target
 		if w.side == engine.Targets {
-			own, other, block = p.Target, p.Source, shard.Source
+			rows, names, block = p.Target, p.Source, shard.Source
 		}
-		b := w.Layout.Blocks[block]
 		if named[block] == nil {
-			named[block] = make([]bool, b.Nodes)
+			named[block] = make([]bool, w.Layout.Blocks[block].Nodes)
 		}
-		to := w.pairs
 		if exposure != nil && w.exposure == nil {
-			w.exposure = make([]risk.Exposure, to.Len())
+			w.exposure = make([]risk.Exposure, w.pairs.Len())
 		}
-		for k, i := range own {
+		others, first := w.marked(1-w.side, block), int32(w.Layout.Blocks[block].First)
+		for k, i := range rows {
 			if int(i) < t.First || int(i) >= t.First+t.Nodes {
 				continue
 			}
-			if w.Layout.Role(p.Source[k]) == graph.TargetOnly || w.Layout.Role(p.Target[k]) == graph.SourceOnly {
+			at := names[k] - first
+			if !own[int(i)-b.First] || !others[at] {
 				return nil, wrongRole(w.shards().Path(shard.File.Name), p.Source[k], p.Target[k])
 			}
-			named[block][int(other[k])-b.First] = true
-			to.Source, to.Target = append(to.Source, p.Source[k]), append(to.Target, p.Target[k])
-			to.Linked, to.Weight = append(to.Linked, p.Linked[k]), append(to.Weight, p.Weight[k])
-			to.Rate = append(to.Rate, p.Rate[k])
+			named[block][at] = true
+			addPair(w.pairs, graph.Link{Source: p.Source[k], Target: p.Target[k]}, p.Linked[k], p.Weight[k], p.Rate[k])
 			switch {
 			case exposure != nil:
 				w.exposure = append(w.exposure, exposure[k])
@@ -459,6 +462,27 @@ func (w *factorRows) read(ctx context.Context, t *task) (map[int][]bool, error) 
 		}
 	}
 	return named, nil
+}
+
+// marked says of the nodes of a block which are on a side.
+func (w *factorRows) marked(side engine.Side, block int) []bool {
+	b := w.Layout.Blocks[block]
+	on := make([]bool, b.Nodes)
+	for _, i := range nodesOn(w.Layout, side, block) {
+		on[int(i)-b.First] = true
+	}
+	return on
+}
+
+// grow makes room for the pairs of shards.
+func (w *factorRows) grow(list []shards.Shard) {
+	n := 0
+	for _, shard := range list {
+		n += shard.Pairs
+	}
+	p := w.pairs
+	p.Source, p.Target, p.Linked = make([]int32, 0, n), make([]int32, 0, n), make([]bool, 0, n)
+	p.Weight, p.Rate = make([]float64, 0, n), make([]float64, 0, n)
 }
 
 // choose reads the rows of a side: those that the task moves, or those that its pairs name.

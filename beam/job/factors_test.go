@@ -232,11 +232,13 @@ func TestModelsOfFactorsAreThoseOfOneMachine(t *testing.T) {
 		m, judge := must(r.Model())(t), r.Judge()
 		want := must(engine.CPU{}.AllPairs(ctx, g, judge.Predictor, graph.Universe{}, .05))(t)
 		panel := must(judge.Panel(ctx, s.Test, 0, nil))(t).Risks
-		rows := must(must(recommend.New(g, m, recommend.Options{}))(t).Batch(ctx, g.Sources(), recommend.Query{K: 7}))(t)
+		recommender := must(recommend.New(g, m, recommend.Options{}))(t)
+		rows := must(recommender.Batch(ctx, g.Sources(), recommend.Query{K: 7}))(t)
 		cluster, _ := s.cut(t, shards.CutSettings{Nodes: 77})
 		defer cluster.Close(ctx)
 		got := must(cluster.AllPairs(ctx, nil, judge.Predictor, graph.Universe{}, .05))(t)
-		if got.Pairs != want.Pairs || math.Abs(got.AP/want.AP-1) > 1e-6 || math.Abs(got.MeanLink/want.MeanLink-1) > 1e-6 ||
+		if got.Pairs != want.Pairs || math.Abs(got.AP/want.AP-1) > 1e-6 ||
+			math.Abs(got.MeanLink/want.MeanLink-1) > 1e-6 ||
 			math.Abs(got.MeanPropensity/want.MeanPropensity-1) > 1e-6 {
 			t.Errorf("%q: %+v over all pairs, one machine %+v", propensity, got, want)
 		}

@@ -103,8 +103,8 @@ command with --resume to go on after a failure.`,
 	flags.SortFlags = false
 	flags.StringVar(&f.method, "method", "bayes", "bayes, naive, mle, rw, pu, ap or dr")
 	flags.StringVar(&f.exposure, "exposure", "", "what exposure depends on: of bayes fields, alone or with any of "+
-		"+text, +popularity and +age behind it (default: what the doctor's tests speak for), of factors fields, alone or "+
-		"with +person and +item (default: fields)")
+		"+text, +popularity and +age behind it (default: what the doctor's tests speak for), of factors fields, alone "+
+		"or with +person and +item (default: fields)")
 	flags.StringVar(&f.doctor, "doctor", fit.FullDoctor, "of bayes: full compares assumptions, quick does not")
 	flags.IntVar(&f.replicates, "replicates", 10, "of bayes: simulated histories that are refitted")
 	flags.IntVar(&f.hold, "hold", 0, "of bayes: `pairs` that the driver keeps in memory at most "+

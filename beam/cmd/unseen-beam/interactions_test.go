@@ -120,8 +120,8 @@ func factorsFromTables(t *testing.T, at func(string) string) {
 		"is learned with factors on one machine":   {"--method", "mle", "--exposure", "fields+popularity"},
 		"method shown is learned on one machine":   {"--method", "shown"},
 		"--ridge is 0":                             {"--method", "mle", "--ridge", "0"}} {
-		if _, err := run(t, append([]string{"fit", at("shards"), "-o", at("never"), "--quiet"}, args...)...); err == nil ||
-			!strings.Contains(err.Error(), words) {
+		args = append([]string{"fit", at("shards"), "-o", at("never"), "--quiet"}, args...)
+		if _, err := run(t, args...); err == nil || !strings.Contains(err.Error(), words) {
 			t.Errorf("%v: %v", args, err)
 		}
 	}
