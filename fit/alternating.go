@@ -183,8 +183,6 @@ func (r *rounds) restore(c *checkpoint) {
 	r.last, r.momentum = scalars[0], scalars[1]
 	r.round, r.still = c.number("rounds.round", mostRounds), c.number("rounds.still", 2)
 	r.done = c.truth("rounds.done")
-	if _, has := c.file.Tensor(c.scope + "rounds.parts"); has { // earlier versions did not keep it
-		parts := numbers[float64](c, "rounds.parts", 3)
-		r.parts = engine.Parts{Likelihood: parts[0], Risk: parts[1], Prior: parts[2]}
-	}
+	parts := numbers[float64](c, "rounds.parts", 3)
+	r.parts = engine.Parts{Likelihood: parts[0], Risk: parts[1], Prior: parts[2]}
 }
