@@ -222,7 +222,9 @@ func (s *TargetSearch) spare() (most int) {
 // topPlain finds the best inner products, with as many more as may have to be skipped.
 func (c CPU) topPlain(ctx context.Context, s TargetSearch) ([][]Hit, error) {
 	matrix, threads := kern.MatrixOf(s.Targets), kern.Threads(c.Threads)
-	queries, err := s.matrix()
+	room := s.room()
+	defer kern.GiveBack(room)
+	queries, err := s.matrix(room)
 	if err != nil {
 		return nil, err
 	}
@@ -251,7 +253,9 @@ func (s *TargetSearch) narrow() bool {
 
 // topSketched finds the hits of all queries by the sketch.
 func (c CPU) topSketched(ctx context.Context, s TargetSearch) ([][]Hit, error) {
-	queries, err := s.matrix()
+	room := s.room()
+	defer kern.GiveBack(room)
+	queries, err := s.matrix(room)
 	if err != nil {
 		return nil, err
 	}
@@ -320,15 +324,17 @@ func (c CPU) estimate(ctx context.Context, s TargetSearch) error {
 	return nil
 }
 
-// matrix puts the queries below one another.
-func (s *TargetSearch) matrix() (*kern.Matrix, error) {
+// matrix puts the queries below one another, in room for them.
+func (s *TargetSearch) matrix(room *kern.Scratch) (*kern.Matrix, error) {
 	dim := s.Targets.Dim()
-	data := make([]float32, 0, len(s.Queries)*dim)
-	for _, q := range s.Queries {
-		data = append(data, q.Vector...)
+	for k, q := range s.Queries {
+		copy(room.Data[k*dim:(k+1)*dim], q.Vector)
 	}
-	return kern.View(data, len(s.Queries), dim, dim)
+	return kern.View(room.Data, len(s.Queries), dim, dim)
 }
+
+// room is what matrix needs, to be given back after its last use.
+func (s *TargetSearch) room() *kern.Scratch { return kern.Borrow(len(s.Queries) * s.Targets.Dim()) }
 
 // scanAll scores all targets for a few queries, in one pass over them.
 func (c CPU) scanAll(ctx context.Context, s TargetSearch) error {
@@ -373,7 +379,9 @@ func (c CPU) scan(ctx context.Context, s TargetSearch, q SearchQuery, scores []f
 // multiply scores all targets for all queries by block products.
 func (c CPU) multiply(ctx context.Context, s TargetSearch) error {
 	n, count, matrix := s.Targets.Len(), len(s.Queries), kern.MatrixOf(s.Targets)
-	queries, err := s.matrix()
+	room := s.room()
+	defer kern.GiveBack(room)
+	queries, err := s.matrix(room)
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"sync"
 
 	"unseen/engine"
 	"unseen/graph"
@@ -57,7 +58,7 @@ type BridgeSettings struct {
 
 const (
 	bridgeQueries = 1024 // sources scored by one pass
-	bridgeRows    = 4096 // targets scored and added up at a time
+	bridgeRows    = 1024 // targets of a field scored and added up at a time: they stay in a cache
 	bridgeKeep    = 3    // of each source and target field
 	fewSources    = 5    // fewer give no interval worth the name
 )
@@ -118,9 +119,7 @@ type bridgeSums struct {
 	s        BridgeSettings
 	values   map[[2]uint16][][2]float64 // of each source: corrected, naive
 	readings map[[2]uint16][]bridgePair
-	reached  []bool  // which fields have targets; nil: all
-	never    []int32 // nodes that are no targets
-	scores   []float32
+	targets  [][]int32 // of every field that is known, ascending
 }
 
 type bridgePair struct {
@@ -129,16 +128,11 @@ type bridgePair struct {
 }
 
 func newBridgeSums(r *Recommender, s BridgeSettings) *bridgeSums {
-	b := &bridgeSums{r, s, map[[2]uint16][][2]float64{}, map[[2]uint16][]bridgePair{}, nil, nil, nil}
-	if r.g.TwoSided() {
-		for i := range int32(r.g.Len()) {
-			if !r.g.IsTarget(i) {
-				b.never = append(b.never, i)
-			}
-		}
-		b.reached = make([]bool, r.g.FieldCount())
-		for _, j := range r.g.Targets() {
-			b.reached[r.g.Field(j)] = true
+	b := &bridgeSums{r, s, map[[2]uint16][][2]float64{}, map[[2]uint16][]bridgePair{},
+		make([][]int32, r.g.FieldCount())}
+	for _, j := range r.g.Targets() {
+		if f := r.g.Field(j); f != graph.UnknownField {
+			b.targets[f] = append(b.targets[f], j)
 		}
 	}
 	return b
@@ -148,33 +142,31 @@ func newBridgeSums(r *Recommender, s BridgeSettings) *bridgeSums {
 type seeker struct {
 	query  engine.SearchQuery
 	source int32
-	least  float32   // the least ŷ of the best
-	left   [][]int32 // who is not counted, from the next stretch on: ascending, each
+	least  float32 // the least ŷ of the best
+	left   []int32 // who is not counted, from the next stretch on, in the order of stretches
 	sums   []float64
 	best   [][]bridgePair
 }
 
-// bridgeRoom is what one thread needs: ŷ of a stretch of targets, and four sums per field.
+// bridgeRoom is what a thread needs for a stretch of targets: their ŷ, and sums of these.
 type bridgeRoom struct {
 	chances []float32
-	sums    []float64
+	sums    [][2]float64
 }
 
-func newBridgeRoom(fields int) bridgeRoom {
-	return bridgeRoom{make([]float32, bridgeRows), make([]float64, 4*fields)}
-}
+func newBridgeRoom() *bridgeRoom { return &bridgeRoom{chances: make([]float32, bridgeRows)} }
 
 func (b *bridgeSums) seeker(m ranking, source int32, least float32) seeker {
 	g := b.r.g
 	q, _ := b.r.query(m, b.r.Node(source))
-	return seeker{q, source, least, [][]int32{{source}, g.Out(source), b.never}, make([]float64, g.FieldCount()),
-		make([][]bridgePair, g.FieldCount())}
+	left := append([]int32{source}, g.Out(source)...)
+	slices.SortFunc(left, func(i, j int32) int { return cmp.Or(cmp.Compare(g.Field(i), g.Field(j)), cmp.Compare(i, j)) })
+	return seeker{q, source, least, left, make([]float64, g.FieldCount()), make([][]bridgePair, g.FieldCount())}
 }
 
-// add looks at some sources: at all of them for one stretch of targets after another, whose vectors are read once.
+// add looks at some sources. Every thread takes some of them, by one of the models, and goes through the targets.
 func (b *bridgeSums) add(ctx context.Context, sources []int32, seen func(share float64)) error {
 	r := b.r
-	n, fields := r.g.Len(), r.g.FieldCount()
 	seekers := make([]seeker, 0, 2*len(sources)) // by the model, and behind them by the naive one
 	for which, m := range []ranking{r.published, r.baseline} {
 		least := float32(2) // of the naive model none are kept
@@ -185,105 +177,128 @@ func (b *bridgeSums) add(ctx context.Context, sources []int32, seen func(share f
 			seekers = append(seekers, b.seeker(m, i, least))
 		}
 	}
-	for from := 0; from < n; from += bridgeRows {
-		to := min(from+bridgeRows, n)
-		if err := b.score(ctx, seekers, from, to); err != nil {
+	groups, rows := [][]seeker{seekers}, []*graph.Vectors{r.published.rows}
+	if r.baseline.rows != r.published.rows {
+		groups = [][]seeker{seekers[:len(sources)], seekers[len(sources):]}
+		rows = append(rows, r.baseline.rows)
+	}
+	came := &bridgeProgress{report: seen, of: len(r.g.Targets()) * len(seekers)}
+	for k, group := range groups {
+		search, threads := b.alone()
+		if err := kern.ChunksErr(ctx, len(group), (len(group)+threads-1)/threads, threads,
+			func(_, _, first, last int) error {
+				return b.pass(ctx, search, rows[k], group[first:last], came)
+			}); err != nil {
 			return err
 		}
-		if err := kern.ChunksErr(ctx, len(seekers), 16, r.threads, func(_, _, first, last int) error {
-			room := newBridgeRoom(fields)
-			for at := first; at < last; at++ {
-				b.expect(&seekers[at], room, b.scores[at*(to-from):(at+1)*(to-from)], from)
-			}
-			return nil
-		}); err != nil {
-			return err
-		}
-		seen(float64(to) / float64(n))
 	}
 	for k, i := range sources {
 		corrected, naive := &seekers[k], &seekers[len(sources)+k]
-		for g := range fields {
-			cell := [2]uint16{r.g.Field(i), uint16(g)}
-			if uint16(g) == graph.UnknownField || cell[0] == cell[1] && !b.s.Within || b.reached != nil &&
-				!b.reached[g] {
-				continue
+		for g, targets := range b.targets {
+			if cell := [2]uint16{r.g.Field(i), uint16(g)}; len(targets) > 0 && b.wants(cell) {
+				b.values[cell] = append(b.values[cell], [2]float64{corrected.sums[g], naive.sums[g]})
+				b.readings[cell] = append(b.readings[cell], corrected.best[g]...)
 			}
-			b.values[cell] = append(b.values[cell], [2]float64{corrected.sums[g], naive.sums[g]})
-			b.readings[cell] = append(b.readings[cell], corrected.best[g]...)
 		}
 	}
 	return nil
 }
 
-// score sets the scores of a stretch of targets: in one pass over the vectors, where both models are by the same.
-func (b *bridgeSums) score(ctx context.Context, seekers []seeker, from, to int) error {
-	r, size := b.r, to-from
-	b.scores = slices.Grow(b.scores[:0], len(seekers)*size)[:len(seekers)*size]
-	half, scores := len(seekers)/2, b.scores
-	groups, rows := [][]seeker{seekers}, []*graph.Vectors{r.published.rows}
-	if r.baseline.rows != r.published.rows {
-		groups, rows = [][]seeker{seekers[:half], seekers[half:]}, append(rows, r.baseline.rows)
+// wants reports whether a pair of fields is asked for.
+func (b *bridgeSums) wants(cell [2]uint16) bool { return b.s.Within || cell[0] != cell[1] }
+
+// alone returns what scores for one thread, and how many may do so at a time. An engine of another kind shares its work
+// out itself.
+func (b *bridgeSums) alone() (engine.Engine, int) {
+	if cpu, ok := b.r.engine.(engine.CPU); ok {
+		cpu.Threads = 1
+		return cpu, kern.Threads(b.r.threads)
 	}
-	for k, group := range groups {
-		targets, err := rows[k].Part(from, to)
-		if err != nil {
-			return err
+	return b.r.engine, 1
+}
+
+// bridgeProgress says how far all threads together have come.
+type bridgeProgress struct {
+	mu       sync.Mutex
+	report   func(share float64)
+	done, of int
+}
+
+func (p *bridgeProgress) add(pairs int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.done += pairs
+	p.report(float64(p.done) / float64(p.of))
+}
+
+// pass has some sources look at all targets: those of one field after another, a stretch at a time.
+func (b *bridgeSums) pass(ctx context.Context, e engine.Engine, rows *graph.Vectors, seekers []seeker,
+	came *bridgeProgress) error {
+	stretch, err := graph.NewVectors(bridgeRows, rows.Dim())
+	if err != nil {
+		return err
+	}
+	defer stretch.Close()
+	row, scores, room := make([]float32, rows.Dim()), make([]float32, len(seekers)*bridgeRows), newBridgeRoom()
+	for f, all := range b.targets {
+		search, asking := engine.TargetSearch{Blocks: true}, make([]*seeker, 0, len(seekers))
+		for k := range seekers {
+			if s := &seekers[k]; b.wants([2]uint16{b.r.g.Field(s.source), uint16(f)}) {
+				q := s.query
+				q.Offsets = q.Offsets[f : f+1] // all targets are of this field
+				search.Queries, asking = append(search.Queries, q), append(asking, s)
+			}
 		}
-		search := engine.TargetSearch{Targets: targets, Fields: r.nodes.Fields[from:to], Blocks: true,
-			Queries: make([]engine.SearchQuery, len(group)), Scores: scores[:len(group)*size]}
-		for at := range group {
-			search.Queries[at] = group[at].query
+		for targets := range slices.Chunk(all, bridgeRows) {
+			for k, j := range targets {
+				rows.Load(row, j)
+				if err := stretch.Set(int32(k), row); err != nil {
+					return err
+				}
+			}
+			if search.Targets, err = stretch.Part(0, len(targets)); err != nil {
+				return err
+			}
+			search.Scores = scores[:len(asking)*len(targets)]
+			if _, err := e.TopK(ctx, search); err != nil {
+				return err
+			}
+			for k, s := range asking {
+				s.expect(b.r.g, targets, search.Scores[k*len(targets):][:len(targets)], room)
+			}
+			came.add(len(targets) * len(seekers))
 		}
-		if _, err := r.engine.TopK(ctx, search); err != nil {
-			return err
-		}
-		scores = scores[len(group)*size:]
 	}
 	return nil
 }
 
-// expect adds up ŷ of a stretch of a source's targets by their field, without those that are linked already, and keeps
-// the best few of each field that have at least some ŷ.
-func (b *bridgeSums) expect(s *seeker, room bridgeRoom, z []float32, from int) {
-	below := math.Nextafter32(s.least, 0)
-	y, own := room.chances[:len(z)], b.r.nodes.Fields[from:from+len(z)]
+// expect adds up ŷ of a stretch of targets of one field by their scores z, without those that are linked already, and
+// keeps the best few that have at least some ŷ.
+func (s *seeker) expect(g *graph.Graph, targets []int32, z []float32, room *bridgeRoom) {
+	y := room.chances[:len(z)]
+	field, last := g.Field(targets[0]), targets[len(targets)-1]
 	kern.Sigmoid(y, z)
-	for k := range s.left {
-		for ; len(s.left[k]) > 0 && int(s.left[k][0]) < from+len(z); s.left[k] = s.left[k][1:] {
-			y[int(s.left[k][0])-from] = 0
+	for ; len(s.left) > 0; s.left = s.left[1:] {
+		i := s.left[0]
+		if of := g.Field(i); of > field || of == field && i > last {
+			break
+		}
+		if at, is := slices.BinarySearch(targets, i); is {
+			y[at] = 0
 		}
 	}
-	addByField(s.sums, room.sums, y, own)
+	room.sums = kern.BlockSums(room.sums, y, y)
+	for _, block := range room.sums {
+		s.sums[field] += block[0]
+	}
+	below := math.Nextafter32(s.least, 0)
+	best := &s.best[field]
 	for at := kern.Above(y, below); at < len(y); at += 1 + kern.Above(y[at+1:], below) {
-		g := own[at]
-		s.best[g] = append(s.best[g], bridgePair{s.source, int32(from + at), z[at]})
-		if len(s.best[g]) > bridgeKeep {
-			slices.SortFunc(s.best[g], byLogit)
-			s.best[g] = s.best[g][:bridgeKeep]
+		*best = append(*best, bridgePair{s.source, targets[at], z[at]})
+		if len(*best) > bridgeKeep {
+			slices.SortFunc(*best, byLogit)
+			*best = (*best)[:bridgeKeep]
 		}
-	}
-}
-
-// addByField adds numbers to the sums of their fields. Neighbours are often of one field: four sums of each, which do
-// not wait for one another. room is for these.
-func addByField(sums, room []float64, y []float32, fields []uint16) {
-	clear(room)
-	n := len(sums)
-	a, b, c, d := room[:n], room[n:][:n], room[2*n:][:n], room[3*n:][:n]
-	whole := len(y) &^ 3
-	for k := 0; k < whole; k += 4 {
-		four, of := y[k:k+4], fields[k:k+4]
-		a[of[0]] += float64(four[0])
-		b[of[1]] += float64(four[1])
-		c[of[2]] += float64(four[2])
-		d[of[3]] += float64(four[3])
-	}
-	for k := whole; k < len(y); k++ {
-		a[fields[k]] += float64(y[k])
-	}
-	for g := range sums {
-		sums[g] += (a[g] + b[g]) + (c[g] + d[g])
 	}
 }
 
