@@ -9,8 +9,8 @@ import (
 	"unseen/recommend"
 )
 
-// BenchmarkBridges looks for the bridges of a dataset of yours, UNSEEN_DATASET with the model UNSEEN_MODEL and the naive
-// one UNSEEN_NAIVE, as the service does when a model goes live.
+// BenchmarkBridges looks for the bridges of a dataset of yours, UNSEEN_DATASET with the model UNSEEN_MODEL and the
+// naive one UNSEEN_NAIVE, as the service does when a model goes live.
 func BenchmarkBridges(b *testing.B) {
 	folder, model, naive := os.Getenv("UNSEEN_DATASET"), os.Getenv("UNSEEN_MODEL"), os.Getenv("UNSEEN_NAIVE")
 	if folder == "" || model == "" || naive == "" {

@@ -160,7 +160,9 @@ func (b *bridgeSums) seeker(m ranking, source int32, least float32) seeker {
 	g := b.r.g
 	q, _ := b.r.query(m, b.r.Node(source))
 	left := append([]int32{source}, g.Out(source)...)
-	slices.SortFunc(left, func(i, j int32) int { return cmp.Or(cmp.Compare(g.Field(i), g.Field(j)), cmp.Compare(i, j)) })
+	slices.SortFunc(left, func(i, j int32) int {
+		return cmp.Or(cmp.Compare(g.Field(i), g.Field(j)), cmp.Compare(i, j))
+	})
 	return seeker{q, source, least, left, make([]float64, g.FieldCount()), make([][]bridgePair, g.FieldCount())}
 }
 
