@@ -92,8 +92,8 @@ func (s Settings) factorsElsewhere(x Extent) error {
 		return fmt.Errorf("%w: the link model %s is learned on one machine; use %s here", ErrSetting, s.Link,
 			factorsKind)
 	case x.Logged:
-		return fmt.Errorf("%w: factors are learned on one machine where exposure is logged; give less"+
-			"XX", ErrSetting)
+		return fmt.Errorf("%w: factors are learned on one machine where exposure is logged; make a sample of the data "+
+			"and learn from that, or use the link model diagonal", ErrSetting)
 	case s.Optimiser != alternating:
 		return fmt.Errorf("%w: factors are learned from shards by the optimiser %s, not by %s", ErrSetting,
 			alternating, s.Optimiser)

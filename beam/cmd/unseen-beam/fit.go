@@ -202,7 +202,13 @@ func (f *fitFlags) settings(cmd *cobra.Command, m *shards.Manifest) (fit.Setting
 	if m.Roles != nil {
 		s = s.For(model.Nodes{Sources: []int32{}})
 	}
-	if model.NeedsVectors(s.Link) {
+	switch {
+	case given("replicates"):
+		return s, fmt.Errorf("--replicates is of bayes; intervals of another method need one machine: unseen fit " +
+			"--replicates")
+	case model.NeedsVectors(s.Link) && given("exposure"):
+		return s, fmt.Errorf("--exposure is of bayes and of factors; give --propensity to the method %s", f.method)
+	case model.NeedsVectors(s.Link):
 		return s.WithDefaults()
 	}
 	s.Optimiser, s.Exposure = "", f.exposure

@@ -119,6 +119,8 @@ func factorsFromTables(t *testing.T, at func(string) string) {
 		"learned on one machine; use factors here": {"--method", "mle", "--link", "factors+bonus"},
 		"is learned with factors on one machine":   {"--method", "mle", "--exposure", "fields+popularity"},
 		"method shown is learned on one machine":   {"--method", "shown"},
+		"--replicates is of bayes":                 {"--method", "mle", "--replicates", "3"},
+		"--exposure is of bayes":                   {"--method", "mle", "--link", "diagonal", "--exposure", "fields"},
 		"--ridge is 0":                             {"--method", "mle", "--ridge", "0"}} {
 		args = append([]string{"fit", at("shards"), "-o", at("never"), "--quiet"}, args...)
 		if _, err := run(t, args...); err == nil || !strings.Contains(err.Error(), words) {
