@@ -46,15 +46,21 @@ type RowMoves interface {
 // FactorState is where a round is. The factors are laid out for the kernels, and those among the parameters are old
 // until its end.
 type FactorState struct {
-	Params []float32       // of the objective; a move changes the effects of its side
-	Rows   [2]*kern.Matrix // u of the sources, and t = v + A·h of the targets; a move changes those of its side
+	Params []float32 // of the objective; a move changes the effects of its side
 	// Centre is the mean of the prior of the rows that are moved: A·h of every target, as many numbers as it has
 	// factors. nil means 0.
 	Centre []float32
 
-	numbers [2][]float32 // that Rows are views of
+	rows    [2]*kern.Matrix
+	numbers [2][]float32 // that rows are views of
 	order   int          // from one row of these to the next
 }
+
+// Row is u of a source, or t = v + A·h of a target. A move changes the rows of its side.
+func (s *FactorState) Row(side Side, row int) []float32 { return s.rows[side].Row(row) }
+
+// Len returns how many rows a side has.
+func (s *FactorState) Len(side Side) int { return s.rows[side].Rows() }
 
 // NewFactorState makes room for the rows of a model's factors.
 func NewFactorState(link *model.Factors, params []float32) (*FactorState, error) {
@@ -64,7 +70,7 @@ func NewFactorState(link *model.Factors, params []float32) (*FactorState, error)
 		rows := len(parameters.Effects)
 		s.numbers[side] = make([]float32, rows*s.order)
 		var err error
-		if s.Rows[side], err = kern.View(s.numbers[side], rows, link.Rank(), s.order); err != nil {
+		if s.rows[side], err = kern.View(s.numbers[side], rows, link.Rank(), s.order); err != nil {
 			return nil, err
 		}
 	}
@@ -214,16 +220,16 @@ func (a *alternation) load(params []float32) {
 	if a.describing != nil {
 		a.describing.Explained(a.state.numbers[Targets], params, a.state.order)
 	} else {
-		for row := range a.state.Rows[Targets].Rows() {
-			clear(a.state.Rows[Targets].Row(row))
+		for row := range a.state.Len(Targets) {
+			clear(a.state.Row(Targets, row))
 		}
 	}
 	source, target, _ := a.link.Sides(params)
-	for row := range a.state.Rows[Sources].Rows() {
-		copy(a.state.Rows[Sources].Row(row), source.Factors[row*a.rank:][:a.rank])
+	for row := range a.state.Len(Sources) {
+		copy(a.state.Row(Sources, row), source.Factors[row*a.rank:][:a.rank])
 	}
-	for row := range a.state.Rows[Targets].Rows() {
-		to := a.state.Rows[Targets].Row(row)
+	for row := range a.state.Len(Targets) {
+		to := a.state.Row(Targets, row)
 		for k, v := range target.Factors[row*a.rank:][:a.rank] {
 			to[k] += v
 		}
@@ -234,8 +240,8 @@ func (a *alternation) load(params []float32) {
 func (a *alternation) store(params []float32) {
 	source, target, _ := a.link.Sides(params)
 	for side, to := range [][]float32{source.Factors, target.Factors} {
-		for row := range a.state.Rows[side].Rows() {
-			copy(to[row*a.rank:][:a.rank], a.state.Rows[side].Row(row))
+		for row := range a.state.Len(Side(side)) {
+			copy(to[row*a.rank:][:a.rank], a.state.Row(Side(side), row))
 		}
 	}
 	if a.describing != nil {
@@ -245,7 +251,7 @@ func (a *alternation) store(params []float32) {
 
 // recentre moves the mean of a side's effects into b, which changes no logit and lowers the prior.
 func (a *alternation) recentre(side Side, params []float32) {
-	at, rows := a.at.effects[side], a.state.Rows[side].Rows()
+	at, rows := a.at.effects[side], a.state.Len(side)
 	if a.precision(at) == 0 || rows == 0 {
 		return
 	}
@@ -266,7 +272,7 @@ func (a *alternation) centre(params []float32) []float32 {
 	if a.describing == nil {
 		return nil
 	}
-	rows := a.state.Rows[Targets].Rows()
+	rows := a.state.Len(Targets)
 	centre := make([]float32, rows*a.rank)
 	a.describing.Explained(centre, params, a.rank)
 	return centre

@@ -23,6 +23,14 @@ func OrCPU(e Engine, threads int) Engine {
 	return e
 }
 
+// Alone returns what computes for one goroutine of several that share work out themselves. There is none of an engine
+// that does so itself.
+func Alone(e Engine) (alone Engine, ok bool) {
+	c, ok := e.(CPU)
+	c.Threads = 1
+	return c, ok
+}
+
 // Gradient implements Engine. The sums do not depend on the number of threads.
 func (c CPU) Gradient(ctx context.Context, o *Objective, params []float32, grad []float64) (Parts, error) {
 	if o.Graph != nil {

@@ -140,7 +140,7 @@ const rowsAtOnce = 64
 
 // Move implements RowMoves.
 func (a *cpuMoves) Move(ctx context.Context, side Side, at *FactorState) (Parts, error) {
-	rows := at.Rows[side].Rows()
+	rows := at.Len(side)
 	a.rows(side)
 	parts := make([]Parts, (rows+rowsAtOnce-1)/rowsAtOnce)
 	workers := make([]*rowSystem, a.threads)
@@ -203,7 +203,7 @@ const foldedPairs = 1 << 12
 func (s *rowSystem) each(side Side, row int, values bool, visit func(rows []int32, b model.Batch)) (
 	total Parts) {
 	l, w, params := s.lists[side], s.w, s.state.Params
-	own, others := s.state.Rows[side].Row(row)[:s.rank], s.state.Rows[1-side]
+	own, others := s.state.Row(side, row)[:s.rank], s.state.rows[1-side]
 	effects := params[s.at.effects[1-side]:]
 	offset := params[s.at.effects[side]+row] + params[s.at.b]
 	_, propensity := s.o.Split(params)
@@ -225,7 +225,7 @@ func (s *rowSystem) each(side Side, row int, values bool, visit func(rows []int3
 
 // add makes the system of a row.
 func (s *rowSystem) add(side Side, row int) Parts {
-	size, w, others := s.size(side), s.w, s.state.Rows[1-side]
+	size, w, others := s.size(side), s.w, s.state.rows[1-side]
 	clear(s.h)
 	clear(s.b)
 	pending := 0
@@ -296,7 +296,7 @@ const most = 2
 func (s *rowSystem) move(side Side, row int) {
 	size, r, params, centre := s.size(side), s.rank, s.state.Params, s.state.Centre
 	places := [3]int{s.at.factorsOf(side) + row*r, s.at.effects[side] + row, s.at.exposures[side] + row}
-	own := s.state.Rows[side].Row(row)
+	own := s.state.Row(side, row)
 	var curvature float64
 	if curvature = s.h[r*size+r]; size > r+1 {
 		curvature += s.h[(r+1)*size+r+1]
@@ -368,7 +368,7 @@ func (a *cpuMoves) Sums(ctx context.Context, at *FactorState) ([]float64, error)
 	}
 	a.rows(Sources)
 	const portions = 64 // that are added up apart, so that the number of threads does not matter
-	rows := at.Rows[Sources].Rows()
+	rows := at.Len(Sources)
 	size := max((rows+portions-1)/portions, 1)
 	parts := make([]cellSums, (rows+size-1)/size)
 	err := kern.ChunksErr(ctx, rows, size, a.threads, func(_, chunk, from, to int) error {

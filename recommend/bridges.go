@@ -212,9 +212,8 @@ func (b *bridgeSums) wants(cell [2]uint16) bool { return b.s.Within || cell[0] !
 // alone returns what scores for one thread, and how many may do so at a time. An engine of another kind shares its work
 // out itself.
 func (b *bridgeSums) alone() (engine.Engine, int) {
-	if cpu, ok := b.r.engine.(engine.CPU); ok {
-		cpu.Threads = 1
-		return cpu, kern.Threads(b.r.threads)
+	if alone, ok := engine.Alone(b.r.engine); ok {
+		return alone, kern.Threads(b.r.threads)
 	}
 	return b.r.engine, 1
 }

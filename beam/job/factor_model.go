@@ -92,7 +92,7 @@ func (e *Cluster) pack(ctx context.Context, m model.Model) ([]byte, error) {
 	source, target, _ := link.Sides(params)
 	for side, of := range []model.FactorSide{source, target} {
 		for row := range of.Effects {
-			copy(state.Rows[side].Row(row), of.Factors[row*link.Rank():][:link.Rank()])
+			copy(state.Row(engine.Side(side), row), of.Factors[row*link.Rank():][:link.Rank()])
 		}
 	}
 	work := shards.Location{Root: e.Work.Path(unique("model"))}

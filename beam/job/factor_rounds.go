@@ -170,7 +170,7 @@ func (c *clusterMoves) Move(ctx context.Context, side engine.Side, at *engine.Fa
 		total.Risk += parts.Risk
 		row += moved
 	}
-	if rows := at.Rows[side].Rows(); row != rows {
+	if rows := at.Len(side); row != rows {
 		return total, fmt.Errorf("%w: %d rows came back, where %d were asked for", ErrJob, row, rows)
 	}
 	return total, nil
@@ -271,7 +271,7 @@ func (c *clusterMoves) rows(l rowLayout, side engine.Side, block, first int, at 
 		if l.exposed {
 			out = append(out, exposure[row])
 		}
-		out = append(out, at.Rows[side].Row(row)[:l.rank]...)
+		out = append(out, at.Row(side, row)[:l.rank]...)
 		if l.centred {
 			out = append(out, at.Centre[row*l.rank:][:l.rank]...)
 		}
@@ -300,7 +300,7 @@ func (c *clusterMoves) take(ctx context.Context, work shards.Location, number in
 		if l.exposed {
 			exposure[first+rows] = row[2]
 		}
-		copy(at.Rows[side].Row(first + rows)[:l.rank], row[l.factors():])
+		copy(at.Row(side, first+rows)[:l.rank], row[l.factors():])
 		rows++
 	}
 	return parts, rows, nil
@@ -592,7 +592,7 @@ func (w *factorRows) fill(link *model.Factors, params []float32, rows [2][][]flo
 			if l.exposed {
 				w.effects[end][1][k] = row[2]
 			}
-			copy(w.state.Rows[end].Row(k)[:l.rank], row[l.factors():])
+			copy(w.state.Row(engine.Side(end), k)[:l.rank], row[l.factors():])
 			if l.centred {
 				w.state.Centre = append(w.state.Centre, row[l.factors()+l.rank:]...)
 			}
@@ -627,7 +627,7 @@ func (w *factorRows) moved() []byte {
 		if l.exposed {
 			out = append(out, w.effects[w.side][1][k])
 		}
-		out = append(out, w.state.Rows[w.side].Row(k)[:l.rank]...)
+		out = append(out, w.state.Row(w.side, k)[:l.rank]...)
 	}
 	return packed(out)
 }
