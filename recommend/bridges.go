@@ -184,7 +184,10 @@ func (b *bridgeSums) add(ctx context.Context, sources []int32, seen func(share f
 		groups = [][]seeker{seekers[:len(sources)], seekers[len(sources):]}
 		rows = append(rows, r.baseline.rows)
 	}
-	came := &bridgeProgress{report: seen, of: len(r.g.Targets()) * len(seekers)}
+	came := &bridgeProgress{report: seen}
+	for _, targets := range b.targets {
+		came.of += len(targets) * len(seekers)
+	}
 	for k, group := range groups {
 		search, threads := b.alone()
 		if err := kern.ChunksErr(ctx, len(group), (len(group)+threads-1)/threads, threads,
@@ -249,6 +252,10 @@ func (b *bridgeSums) pass(ctx context.Context, e engine.Engine, rows *graph.Vect
 				q.Offsets = q.Offsets[f : f+1] // all targets are of this field
 				search.Queries, asking = append(search.Queries, q), append(asking, s)
 			}
+		}
+		if len(asking) == 0 { // all are of this field themselves
+			came.add(len(all) * len(seekers))
+			continue
 		}
 		for targets := range slices.Chunk(all, bridgeRows) {
 			for k, j := range targets {

@@ -89,6 +89,31 @@ func TestBridgesOfManyTargets(t *testing.T) {
 	}
 }
 
+// Sources of one field look at the targets of the others alone, and come to the end.
+func TestBridgesOfSourcesOfOneField(t *testing.T) {
+	g, m, naive := small(t, 90, "diagonal")
+	b := newBridgeSums(must(New(g, m, Options{Naive: &naive, Threads: 2}))(t), BridgeSettings{})
+	sources := []int32{3}
+	for i := int32(4); len(sources) < 5; i++ {
+		if g.Field(i) == g.Field(3) {
+			sources = append(sources, i)
+		}
+	}
+	var last float64
+	if err := b.add(t.Context(), sources, func(share float64) { last = share }); err != nil || last != 1 {
+		t.Fatalf("ended at %v: %v", last, err)
+	}
+	for f := range b.targets {
+		want := len(sources)
+		if uint16(f) == g.Field(3) || len(b.targets[f]) == 0 {
+			want = 0
+		}
+		if got := len(b.values[[2]uint16{g.Field(3), uint16(f)}]); got != want {
+			t.Errorf("field %d: %d sources, want %d", f, got, want)
+		}
+	}
+}
+
 // A bridge is a sum over pairs, whatever the threads.
 func TestBridgesAreSums(t *testing.T) {
 	for _, kind := range []string{"diagonal", "diagonal-field", "low-rank"} {
