@@ -76,7 +76,7 @@ func (f *fakeCard) runSlopes(name string, l launching) int32 {
 		for number := j.from; number < j.to; number++ {
 			high := uint64(j.bottom - j.top)
 			row, column := j.top+uint32(number%(high*4)/4), uint32(number/(high*4)*8+number%4*2)
-			for k := column; k < column+2 && k <= row; k++ {
+			for k := column; k < column+2 && k <= row && column < j.across; k++ {
 				f.slopeTile(j, [3]uint32{row, k, slopeTile}, queries, rows, nil)
 			}
 		}
@@ -89,7 +89,8 @@ func (f *fakeCard) runSlopes(name string, l launching) int32 {
 		rows, _ := f.numbersOf(RowFormat(format), *(*uint64)(list[2]), size)
 		for number := j.from; number < j.to; number++ {
 			high := uint64(j.bottom - j.top)
-			if row, column := j.top+uint32(number%high), uint32(number/high); column <= row {
+			if row, column := j.top+uint32(number%high), uint32(number/high); column <= row &&
+				column < j.across {
 				f.slopeTile(j, [3]uint32{row, column, 64}, queries, rows, view[float64](f, j.weights, int(j.dim)))
 			}
 		}
@@ -178,7 +179,7 @@ func (f *fakeCard) addEnds(j *slopeJob, tile uint32) {
 	ends := view[[2]float64](f, j.ends, 2*int(j.n))
 	each := (1 + slopeParts) * tile
 	for row := j.top; row < j.bottom; row++ {
-		for column := range row + 1 {
+		for column := range min(row+1, j.across) {
 			sides := view[[2]float32](f, j.sides+(uint64(row-j.top)*uint64(j.bottom)+uint64(column))*uint64(each)*8,
 				int(each))
 			for k, x := range sides {
@@ -201,7 +202,7 @@ func (f *fakeCard) addSlopes(j *slopeJob, turned []uint16, rows func(int) float3
 		within := uint32(at) % each
 		row, first := j.top+within/wide, within%wide*slopeNumbers
 		from := uint32(at) / each * slopeSegment
-		for tile := from; tile < min(from+slopeSegment, row+1); tile++ {
+		for tile := from; tile < min(from+slopeSegment, row+1, j.across); tile++ {
 			base := j.slopes + (uint64(row-j.top)*uint64(j.bottom)+uint64(tile))*slopeBytes
 			slopes := view[uint16](f, base, slopeBytes/2)
 			for r := range uint32(slopeTile) {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	_ "embed"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -27,7 +28,7 @@ type slopeJob struct {
 	table, nodes, tiles, sums, cells, weights, slopes, terms, sides, ends uint64
 	from, to                                                              uint64
 	n, dim, fields, ordered                                               uint32
-	top, bottom                                                           uint32
+	top, bottom, across                                                   uint32
 	offset, gamma                                                         float32
 }
 
@@ -41,6 +42,7 @@ const (
 	slopeParts    = 8       // of what a tile's columns add up to
 	mostSlopeRows = 64      // rows of tiles in a stripe, on a Hopper card
 	plainRows     = 16      // and on others
+	leastBlock    = 2       // tiles of a block of nodes, of which there are as many or a multiple
 	mostCellBytes = 1 << 30 // of sums by field pairs
 )
 
@@ -96,7 +98,8 @@ func (e *OnCard) SumLikelihood(ctx context.Context, o *engine.Objective, params 
 	return all.sums[0], int64(all.sums[2]), nil
 }
 
-// slopeRows are the nodes of a rectangle on the card, ready for a gradient.
+// slopeRows are the nodes of a rectangle on the card, ready for a gradient: all of them, or where it has no room for
+// all, two blocks at a time. A pair of blocks is what stands in rows of tiles, and before it what stands in columns.
 type slopeRows struct {
 	memory
 	slopeJob
@@ -104,9 +107,11 @@ type slopeRows struct {
 	graph      *graph.Graph
 	vectors    *graph.Vectors
 	rectangle  engine.Rectangle
-	order      []int32 // of nodes; −1 fills up
-	fast       bool    // the kernels of Hopper
-	dense      bool    // exposure has terms beyond those of fields
+	of         slopeNodes
+	block      uint32    // tiles of a block
+	there      [2]uint32 // which blocks are on the card, counted from 1: before, and behind it
+	fast       bool      // the kernels of Hopper
+	dense      bool      // exposure has terms beyond those of fields
 	tile       int
 	rows       *array
 	queries    *array
@@ -115,6 +120,8 @@ type slopeRows struct {
 	room       *array // for the slopes of a stripe
 	sideRoom   *array // for their sums by node
 	results    [4]*array
+	idsRoom    *array
+	tilesRoom  *array
 	tableRoom  *array
 	termsRoom  *array
 	fieldCount int
@@ -184,8 +191,9 @@ func slopeNodesOf(n model.Nodes, r engine.Rectangle, tile int) (out slopeNodes) 
 	return out
 }
 
-// prepareSlopes puts nodes onto the card, for exposure by fields alone or with other terms.
-func (e *OnCard) prepareSlopes(o *engine.Objective, r engine.Rectangle, dense bool) (_ *slopeRows, err error) {
+// prepareSlopes takes memory of the card for a gradient, for exposure by fields alone or with other terms. Where less
+// is free than was reckoned with, blocks are halved.
+func (e *OnCard) prepareSlopes(o *engine.Objective, r engine.Rectangle, dense bool) (*slopeRows, error) {
 	n := model.NodesOf(o.Graph)
 	s := &slopeRows{memory: memory{device: e.device}, on: e, graph: o.Graph, vectors: n.Vectors, rectangle: r, tile: 64,
 		dense: dense, fieldCount: n.FieldCount, fast: e.device.Capability == hopper && e.format == BFloat16}
@@ -194,35 +202,28 @@ func (e *OnCard) prepareSlopes(o *engine.Objective, r engine.Rectangle, dense bo
 	if s.fast {
 		s.tile, depth = slopeTile, 64
 	}
-	width := (n.Vectors.Dim() + depth - 1) / depth * depth
-	of := slopeNodesOf(n, r, s.tile)
-	count := len(of.nodes)
-	s.order, s.n, s.dim, s.fields = of.nodes, uint32(count), uint32(width), uint32(n.FieldCount)
+	s.of = slopeNodesOf(n, r, s.tile)
+	s.dim, s.fields = uint32((n.Vectors.Dim()+depth-1)/depth*depth), uint32(n.FieldCount)
 	if r.Rank != nil {
 		s.ordered = 1
 	}
-	defer func() {
-		if err != nil {
-			s.free()
-		}
-	}()
 	if err := s.load(); err != nil {
 		return nil, err
 	}
-	if err := s.takeRoom(); err != nil {
-		return nil, fmt.Errorf("%w: %d nodes of %d numbers do not fit; keep rows in bfloat16, or learn from a sample",
-			err, count, width)
+	for s.block = s.blockTiles(); ; s.block = max(s.block/2/leastBlock*leastBlock, leastBlock) {
+		err := s.takeRoom()
+		if err == nil {
+			return s, nil
+		}
+		s.free()
+		if !errors.Is(err, errFull) {
+			return nil, err
+		}
+		if s.block <= leastBlock {
+			return nil, fmt.Errorf("%w, even for a few rows of %d numbers; use the processor, or learn from a sample",
+				err, s.dim)
+		}
 	}
-	matrix, dim := kern.MatrixOf(n.Vectors), n.Vectors.Dim()
-	if err := cmp.Or(upload(&s.memory, &s.nodes, of.ids), upload(&s.memory, &s.tiles, of.tiles),
-		e.uploadRows(s.rows, width, of.nodes, func() func([]float32, int32) {
-			return func(row []float32, i int32) { matrix.Load(row[:dim], int(i)) }
-		})); err != nil || !s.fast || count == 0 {
-		return s, err
-	}
-	return s, e.device.launch(&kernel{kernelName: kernelName{"slopes", "turnRows"}, blocks: 16 * e.device.processors,
-		threads: 256}, []unsafe.Pointer{unsafe.Pointer(&s.rows.address), unsafe.Pointer(&s.turned.address),
-		unsafe.Pointer(&s.n), unsafe.Pointer(&s.dim)})
 }
 
 // load makes the kernels known.
@@ -247,10 +248,52 @@ func (s *slopeRows) groups() (sums, cells, weights int) {
 	return 4 * n * 256, 4 * n, 4 * n
 }
 
+// perNode is how many bytes a node takes, and perTile a tile of a stripe.
+func (s *slopeRows) perNode() uint64 {
+	copies, beside := uint64(2), uint64(8)
+	if s.fast {
+		copies++
+	}
+	if s.dense {
+		beside += 8 + 4*8
+	}
+	return copies*uint64(s.dim)*uint64(s.on.format.bytes()) + beside
+}
+
+func (s *slopeRows) perTile() (slopes, sides uint64) {
+	if s.fast {
+		slopes = slopeBytes
+	}
+	if s.dense {
+		sides = (1 + slopeParts) * uint64(s.tile) * 2 * 4
+	}
+	return slopes, sides
+}
+
+// memoryFor is how many bytes of the card rows may take, and with them the slopes of a stripe.
+func (s *slopeRows) memoryFor() (rows, slopes uint64) {
+	const kept = 16 // one in so many bytes is the driver's
+	room := cmp.Or(s.on.memory, s.device.Memory-s.device.Memory/kept)
+	return room / 3 * 2, room / 3
+}
+
+// blockTiles is of how many tiles blocks are: of all, if the card has room for all, and otherwise so many that it has
+// room for two blocks.
+func (s *slopeRows) blockTiles() uint32 {
+	all, each := uint64(len(s.of.tiles)), uint64(s.tile)*s.perNode()
+	room, _ := s.memoryFor()
+	if all*each <= room {
+		return max(uint32(all), 1)
+	}
+	return max(uint32(room/each/2/leastBlock*leastBlock), leastBlock)
+}
+
 // takeRoom takes the memory that a gradient needs.
 func (s *slopeRows) takeRoom() error {
 	sums, cells, weights := s.groups()
-	size := uint64(s.n) * uint64(s.dim) * uint64(s.on.format.bytes())
+	tiles := min(uint64(len(s.of.tiles)), 2*uint64(s.block))
+	nodes := tiles * uint64(s.tile)
+	size := nodes * uint64(s.dim) * uint64(s.on.format.bytes())
 	byCell := uint64(cells) * uint64(s.fieldCount) * uint64(s.fieldCount) * 8
 	if byCell > mostCellBytes {
 		return fmt.Errorf("%w: %d fields; a card adds up fewer", engine.ErrUnsupported, s.fieldCount)
@@ -260,25 +303,26 @@ func (s *slopeRows) takeRoom() error {
 		bytes uint64
 	}
 	wanted := []want{{&s.rows, size}, {&s.queries, size}, {&s.w, uint64(s.dim) * 4},
+		{&s.idsRoom, nodes * 8}, {&s.tilesRoom, tiles * 8},
 		{&s.results[0], uint64(sums*slopeSums) * 8},
 		{&s.results[1], uint64(weights) * uint64(s.dim) * 8},
 		{&s.results[2], byCell},
 		{&s.tableRoom, uint64(s.fieldCount) * uint64(s.fieldCount) * 16}}
-	tiles, aside, sides, most := uint64(s.n)/uint64(s.tile), uint64(0), uint64(0), uint64(plainRows)
+	most := uint64(plainRows)
 	if s.fast {
-		aside, most = slopeBytes, mostSlopeRows
+		most = mostSlopeRows
 	}
-	if s.dense {
-		sides = (1 + slopeParts) * uint64(s.tile) * 2 * 4
-	}
-	s.stripe = uint32(min(max(s.device.Memory/3/max(tiles*(aside+sides), 1), 1), most, max(tiles, 1)))
+	aside, sides := s.perTile()
+	_, room := s.memoryFor()
+	s.stripe = uint32(min(max(room/max(tiles*(aside+sides), 1), 1), most, max(tiles, 1)))
 	if s.fast {
 		wanted = append(wanted, want{&s.turned, size}, want{&s.room, uint64(s.stripe) * tiles * aside})
 	}
 	if s.dense {
-		wanted = append(wanted, want{&s.termsRoom, uint64(s.n) * 8}, want{&s.results[3], uint64(s.n) * 4 * 8},
+		wanted = append(wanted, want{&s.termsRoom, nodes * 8}, want{&s.results[3], nodes * 4 * 8},
 			want{&s.sideRoom, uint64(s.stripe) * tiles * sides})
 	}
+	s.there = [2]uint32{}
 	for _, want := range wanted {
 		a, err := s.take(want.bytes)
 		if err != nil {
@@ -288,6 +332,7 @@ func (s *slopeRows) takeRoom() error {
 	}
 	s.sums, s.weights, s.cells, s.table = s.results[0].address, s.results[1].address, s.results[2].address,
 		s.tableRoom.address
+	s.nodes, s.tiles = s.idsRoom.address, s.tilesRoom.address
 	if s.fast {
 		s.slopes = s.room.address
 	}
@@ -304,26 +349,140 @@ func (s *slopeRows) run(ctx context.Context, link []float32, terms model.Exposur
 	w := make([]float32, s.dim)
 	copy(w, link[:len(link)-1])
 	s.offset, s.gamma = link[len(link)-1], terms.Link
-	if err := cmp.Or(put(s.w, 0, w), s.putTerms(terms), s.results[0].fill(0), s.results[1].fill(0),
-		s.results[2].fill(0)); err != nil || s.n == 0 {
-		return slopeTotals{weights: make([]float64, len(link)-1)}, err
+	out := slopeTotals{weights: make([]float64, len(link)-1)}
+	if s.dense {
+		out.Source, out.Target = make([]float64, s.graph.Len()), make([]float64, s.graph.Len())
 	}
-	numbers := uint64(s.n) * uint64(s.dim)
-	if err := s.device.launch(&kernel{kernelName: kernelName{"slopes", "scaleRows_" + string(s.on.format)},
-		blocks: 16 * s.device.processors, threads: 256}, []unsafe.Pointer{unsafe.Pointer(&s.rows.address),
-		unsafe.Pointer(&s.w.address), unsafe.Pointer(&s.queries.address), unsafe.Pointer(&numbers),
-		unsafe.Pointer(&s.dim)}); err != nil {
-		return slopeTotals{}, err
+	if err := cmp.Or(put(s.w, 0, w), s.putTable(terms), s.results[0].fill(0), s.results[1].fill(0),
+		s.results[2].fill(0)); err != nil || len(s.of.tiles) == 0 {
+		return out, err
 	}
-	if err := s.runStripes(ctx, wanted); err != nil {
-		return slopeTotals{}, err
+	blocks := (uint32(len(s.of.tiles)) + s.block - 1) / s.block
+	if err := s.runBlock(ctx, &out, terms, [2]uint32{0, 1}, wanted); err != nil {
+		return out, err
 	}
-	return s.collect(len(link) - 1)
+	for of := uint32(2); of <= blocks; of++ {
+		before := s.there[0] // which is on the card
+		if err := s.runBlock(ctx, &out, terms, [2]uint32{before, of}, wanted); err != nil {
+			return out, err
+		}
+		for other := uint32(1); other < of; other++ {
+			if other == before {
+				continue
+			}
+			if err := s.runBlock(ctx, &out, terms, [2]uint32{other, of}, wanted); err != nil {
+				return out, err
+			}
+		}
+	}
+	return out, s.collect(&out)
 }
 
-// putTerms copies π of both directions by the fields of two nodes to the card; of exposure with other terms its
-// logits, and what nodes add to them, times −log₂e.
-func (s *slopeRows) putTerms(terms model.ExposureTerms) error {
+// runBlock sums the pairs of a block with another that stands before it, and where the block was not there yet its own
+// pairs. Blocks are counted from 1; the first stands alone.
+func (s *slopeRows) runBlock(ctx context.Context, out *slopeTotals, terms model.ExposureTerms, blocks [2]uint32,
+	wanted bool) error {
+	fresh, from := s.there[1] != blocks[1], s.block
+	if blocks[0] == 0 {
+		fresh, from, blocks = true, 0, [2]uint32{blocks[1], 0}
+	}
+	for place, block := range blocks {
+		if err := s.place(uint32(place), block, terms); err != nil {
+			return err
+		}
+	}
+	end := s.stretchOf(max(blocks[0], blocks[1]))
+	tiles := from + end.to - end.from
+	if s.n, s.across = tiles*uint32(s.tile), tiles; !fresh {
+		s.across = s.block
+	}
+	if s.dense {
+		if err := s.results[3].fill(0); err != nil {
+			return err
+		}
+	}
+	if err := s.scale(stretch{from, tiles}); err != nil {
+		return err
+	}
+	if err := s.runStripes(ctx, from, wanted); err != nil || !s.dense {
+		return err
+	}
+	return s.collectEnds(out)
+}
+
+// stretchOf is of which tiles a block is.
+func (s *slopeRows) stretchOf(block uint32) stretch {
+	return stretch{(block - 1) * s.block, min(block*s.block, uint32(len(s.of.tiles)))}
+}
+
+// orderOf is which nodes a block has.
+func (s *slopeRows) orderOf(block uint32) []int32 {
+	if block == 0 {
+		return nil
+	}
+	of := s.stretchOf(block)
+	return s.of.nodes[of.from*uint32(s.tile) : of.to*uint32(s.tile)]
+}
+
+// part is memory from a tile to before another, of so many bytes a node.
+func (s *slopeRows) part(a *array, of stretch, bytes int) *array {
+	each := uint64(s.tile) * uint64(bytes)
+	return &array{s.device, a.address + uint64(of.from)*each, uint64(of.to-of.from) * each}
+}
+
+// place puts a block before or behind the other, unless it is there, and what its nodes add to the logits of exposure.
+func (s *slopeRows) place(place, block uint32, terms model.ExposureTerms) error {
+	nodes := s.orderOf(block)
+	fresh := s.there[place] != block
+	if s.there[place] = 0; block == 0 { // should this fail, nothing is there
+		return nil
+	}
+	from, of := place*s.block, s.stretchOf(block)
+	at := stretch{from, from + of.to - of.from}
+	if s.dense {
+		if err := put(s.part(s.termsRoom, at, 8), 0, ownTerms(nodes, terms)); err != nil {
+			return err
+		}
+	}
+	if !fresh {
+		s.there[place] = block
+		return nil
+	}
+	row := int(s.dim) * s.on.format.bytes()
+	rows, matrix, dim := s.part(s.rows, at, row), kern.MatrixOf(s.vectors), s.vectors.Dim()
+	if err := cmp.Or(put(s.part(s.idsRoom, at, 8), 0, s.of.ids[of.from*uint32(s.tile):of.to*uint32(s.tile)]),
+		put(s.tilesRoom, uint64(from)*8, s.of.tiles[of.from:of.to]),
+		s.on.uploadRows(rows, int(s.dim), nodes, func() func([]float32, int32) {
+			return func(row []float32, i int32) { matrix.Load(row[:dim], int(i)) }
+		})); err != nil {
+		return err
+	}
+	if s.fast {
+		turned, count := s.part(s.turned, at, row), uint32(len(nodes))
+		if err := s.device.launch(&kernel{kernelName: kernelName{"slopes", "turnRows"}, threads: 256,
+			blocks: 16 * s.device.processors}, []unsafe.Pointer{unsafe.Pointer(&rows.address),
+			unsafe.Pointer(&turned.address), unsafe.Pointer(&count), unsafe.Pointer(&s.dim)}); err != nil {
+			return err
+		}
+	}
+	s.there[place] = block
+	return nil
+}
+
+// scale makes queries of the rows of some tiles.
+func (s *slopeRows) scale(of stretch) error {
+	row := int(s.dim) * s.on.format.bytes()
+	rows, queries := s.part(s.rows, of, row), s.part(s.queries, of, row)
+	numbers := uint64(of.to-of.from) * uint64(s.tile) * uint64(s.dim)
+	return s.device.launch(&kernel{kernelName: kernelName{"slopes", "scaleRows_" + string(s.on.format)},
+		blocks: 16 * s.device.processors, threads: 256}, []unsafe.Pointer{unsafe.Pointer(&rows.address),
+		unsafe.Pointer(&s.w.address), unsafe.Pointer(&queries.address), unsafe.Pointer(&numbers),
+		unsafe.Pointer(&s.dim)})
+}
+
+// putTable copies π of both directions by the fields of two nodes to the card; of exposure with other terms its
+// logits, times −log₂e.
+func (s *slopeRows) putTable(terms model.ExposureTerms) error {
 	at := func(f, g int) (a, b float32) {
 		logit := terms.Constant
 		if terms.Fields != nil {
@@ -341,18 +500,20 @@ func (s *slopeRows) putTerms(terms model.ExposureTerms) error {
 		one[0], one[1] = at(c/s.fieldCount, c%s.fieldCount)
 		one[2], one[3] = at(c%s.fieldCount, c/s.fieldCount)
 	}
-	if err := put(s.tableRoom, 0, table); err != nil || !s.dense {
-		return err
-	}
-	own := make([][2]float32, s.n)
-	for k, i := range s.order {
+	return put(s.tableRoom, 0, table)
+}
+
+// ownTerms are what nodes add to the logits of exposure, as source and as target, times −log₂e.
+func ownTerms(nodes []int32, terms model.ExposureTerms) [][2]float32 {
+	own := make([][2]float32, len(nodes))
+	for k, i := range nodes {
 		for end, values := range [][]float32{terms.Source, terms.Target} {
 			if i >= 0 && values != nil {
 				own[k][end] = float32(-math.Log2E * float64(values[i]))
 			}
 		}
 	}
-	return cmp.Or(put(s.termsRoom, 0, own), s.results[3].fill(0))
+	return own
 }
 
 // stripeKernels are those that a stripe of tiles takes one after the other.
@@ -384,23 +545,23 @@ func (s *slopeRows) kernelsOf() (k stripeKernels, err error) {
 	return k, cmp.Or(err1, err2, err3)
 }
 
-// runStripes sums stripe by stripe of tiles.
-func (s *slopeRows) runStripes(ctx context.Context, wanted bool) error {
+// runStripes sums stripe by stripe of tiles, from a row of tiles on.
+func (s *slopeRows) runStripes(ctx context.Context, from uint32, wanted bool) error {
 	k, err := s.kernelsOf()
 	if err != nil {
 		return err
 	}
 	tiles, tile := s.n/uint32(s.tile), uint32(s.tile)
 	ends := &kernel{kernelName: kernelName{"slopes", "addEnds"}, blocks: 16 * s.device.processors, threads: 256}
-	for s.top = 0; s.top < tiles; s.top = s.bottom {
+	for s.top = from; s.top < tiles; s.top = s.bottom {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		s.bottom = min(s.top+s.stripe, tiles)
-		high := uint64(s.bottom - s.top)
-		s.from, s.to = 0, uint64(s.bottom)*high
+		high, across := uint64(s.bottom-s.top), uint64(min(s.bottom, s.across))
+		s.from, s.to = 0, across*high
 		if s.fast { // eight columns of tiles at a time, two by two
-			s.to = (uint64(s.bottom) + 7) / 8 * 4 * high
+			s.to = (across + 7) / 8 * 4 * high
 		}
 		if err := s.device.launch(k.pairs, k.arguments[0]); err != nil {
 			return err
@@ -416,7 +577,7 @@ func (s *slopeRows) runStripes(ctx context.Context, wanted bool) error {
 		if k.products == nil {
 			continue
 		}
-		s.to = (uint64(s.bottom) + slopeSegment - 1) / slopeSegment * high *
+		s.to = (across + slopeSegment - 1) / slopeSegment * high *
 			((uint64(s.dim) + slopeNumbers - 1) / slopeNumbers)
 		if err := s.device.launch(k.products, k.arguments[1]); err != nil {
 			return err
@@ -425,37 +586,45 @@ func (s *slopeRows) runStripes(ctx context.Context, wanted bool) error {
 	return nil
 }
 
-// collect adds up the sums of threads, of which w has so many weights.
-func (s *slopeRows) collect(weights int) (out slopeTotals, err error) {
+// collect adds up the sums of threads.
+func (s *slopeRows) collect(out *slopeTotals) error {
 	sums, cells, weighing := s.groups()
 	square := s.fieldCount * s.fieldCount
 	byThread, byWeight, byCell := make([]float64, sums*slopeSums), make([]float64, weighing*int(s.dim)),
 		make([]float64, cells*square)
 	if err := cmp.Or(get(s.results[0], byThread), get(s.results[1], byWeight), get(s.results[2], byCell)); err != nil {
-		return out, err
+		return err
 	}
 	for k, x := range byThread {
 		out.sums[k%slopeSums] += x
 	}
-	out.weights, out.Fields, out.Link = make([]float64, weights), make([]float64, square), out.sums[3]
+	out.Fields, out.Link = make([]float64, square), out.sums[3]
 	for k, x := range byWeight {
-		if at := k % int(s.dim); at < weights {
+		if at := k % int(s.dim); at < len(out.weights) {
 			out.weights[at] += x
 		}
 	}
 	for k, x := range byCell {
 		out.Fields[k%square] += x
 	}
-	if !s.dense {
-		return out, nil
-	}
+	return nil
+}
+
+// collectEnds adds the sums by node of the blocks that are on the card.
+func (s *slopeRows) collectEnds(out *slopeTotals) error {
 	ends := make([][2]float64, 2*s.n) // of rows of tiles, and of columns
-	out.Source, out.Target = make([]float64, s.graph.Len()), make([]float64, s.graph.Len())
-	err = get(s.results[3], ends)
-	for k, i := range s.order {
-		if i >= 0 {
-			out.Source[i], out.Target[i] = ends[k][0]+ends[int(s.n)+k][0], ends[k][1]+ends[int(s.n)+k][1]
+	if err := get(s.results[3], ends); err != nil {
+		return err
+	}
+	for place, block := range s.there {
+		first := place * int(s.block) * s.tile
+		for k, i := range s.orderOf(block) {
+			if i >= 0 {
+				row, column := ends[first+k], ends[int(s.n)+first+k]
+				out.Source[i] += row[0] + column[0]
+				out.Target[i] += row[1] + column[1]
+			}
 		}
 	}
-	return out, err
+	return nil
 }

@@ -227,6 +227,64 @@ func TestGradientByAFakeCard(t *testing.T) {
 	}
 }
 
+// Rows that a card has no room for at once are summed block by block, and come to the same.
+func TestGradientInBlocksByAFakeCard(t *testing.T) {
+	t.Parallel()
+	most := uint32(0)
+	for _, l := range learnedOf(t, 11, 7, 250) {
+		for _, of := range []struct {
+			capability int32
+			format     RowFormat
+		}{{80, Float32}, {90, BFloat16}} {
+			fake := newFakeCard(of.capability)
+			e := must(New(must(open(&fake.driver, 0))(t), Settings{Format: of.format, Memory: 1}))(t)
+			l.agree(t, e, of.format == BFloat16)
+			if l.agree(t, e, of.format == BFloat16); e.learns.block != leastBlock { // once more, from where that ended
+				t.Errorf("%s: blocks of %d tiles", l.name, e.learns.block)
+			}
+			most = max(most, (uint32(len(e.learns.of.tiles))+leastBlock-1)/leastBlock)
+			if err := e.Close(); err != nil || len(fake.memory) > 0 {
+				t.Errorf("%s: %v, and %d pieces of memory are not given back", l.name, err, len(fake.memory))
+			}
+		}
+	}
+	if most < 4 {
+		t.Errorf("%d blocks are the most that were tried", most)
+	}
+}
+
+// Where less is free than was reckoned with, blocks are halved; a card without room for any says so.
+func TestGradientOnAFullCard(t *testing.T) {
+	t.Parallel()
+	l := learnedOf(t, 3, 1, 400)[0]
+	const all = 1 << 30
+	for _, lacks := range []uint64{0, 1, all} {
+		fake := newFakeCard(80)
+		e := must(New(must(open(&fake.driver, 0))(t), Settings{}))(t)
+		l.agree(t, e, false)
+		tiles := uint32(len(e.learns.of.tiles))
+		used := fake.left
+		if err := e.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if used = all - used; lacks == all {
+			used = lacks
+		}
+		fake.left = used - lacks
+		if lacks == all {
+			if _, err := e.Gradient(t.Context(), l.Objective, l.params, nil); !errors.Is(err, errFull) ||
+				!strings.Contains(err.Error(), "use the processor") {
+				t.Error(err)
+			}
+			continue
+		}
+		l.agree(t, e, false)
+		if e.learns.block < tiles != (lacks > 0) {
+			t.Errorf("%d tiles, %d in a block", tiles, e.learns.block)
+		}
+	}
+}
+
 // An objective over all pairs has the processor's value and slopes, links and all; rows are copied to the card once.
 func TestObjectiveOverEveryPairByAFakeCard(t *testing.T) {
 	t.Parallel()
@@ -296,9 +354,14 @@ func TestGradientOnACard(t *testing.T) {
 	worst := map[RowFormat]float64{}
 	for _, l := range learnedOf(t, seed, 28, 1200) {
 		for _, format := range []RowFormat{Float32, Float16, BFloat16} {
+			inBlocks := must(New(d, Settings{Format: format, Memory: 1}))(t)
+			y := l.agree(t, inBlocks, d.Capability == hopper && format == BFloat16)
 			e := must(New(d, Settings{Format: format}))(t)
 			x := l.agree(t, e, d.Capability == hopper && format == BFloat16)
-			worst[format] = max(worst[format], x)
+			worst[format] = max(worst[format], x, y)
+			if err := inBlocks.Close(); err != nil {
+				t.Error(err)
+			}
 			first, second := make([]float64, l.Size()), make([]float64, l.Size())
 			a, _, err1 := e.SumLikelihood(t.Context(), l.Objective, l.params, l.Rectangle, first)
 			b, _, err2 := e.SumLikelihood(t.Context(), l.Objective, l.params, l.Rectangle, second)

@@ -246,4 +246,28 @@ func TestGradientSpeedOnACard(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	blocks := must(New(d, Settings{Format: BFloat16, Memory: uint64(nodes) * dim * 2 * 3 * 3 / 2 / 4}))(t)
+	var whole []float64
+	for k, of := range []string{"at once", "in a quarter of the room that rows need"} {
+		e, grad := []*OnCard{e, blocks}[k], make([]float64, o.Size())
+		for range 2 {
+			began := time.Now()
+			if _, _, err := e.SumLikelihood(t.Context(), o, params, engine.Rectangle{Sources: g.Sources(),
+				Targets: g.Targets()}, grad); err != nil {
+				t.Fatal(err)
+			}
+			t.Logf("the same with one π of a half, %s, from vectors in memory on: %.2f s", of, time.Since(began).Seconds())
+		}
+		if err := e.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if k == 0 {
+			whole = grad
+		}
+		for k, x := range grad {
+			if math.Abs(x-whole[k]) > 1e-5*math.Abs(whole[dim]) {
+				t.Fatalf("%s slope %d is %v, at once %v", of, k, x, whole[k])
+			}
+		}
+	}
 }

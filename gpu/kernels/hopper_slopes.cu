@@ -222,7 +222,7 @@ template <bool kDense> struct SlopeWork {
     const u32 high = job.bottom - job.top, within = u32(number % (high * kAcross));
     row = job.top + within / kAcross;
     column = (u32(number / (high * kAcross)) * kAcross + within % kAcross) * 2;
-    return column <= row;
+    return column <= row && column < job.across; // those of two are looked at together: there are even numbers of both
   }
 };
 
@@ -263,7 +263,7 @@ struct Part {
     row = job.top + within / wide;
     number = within % wide * kNumbers;
     from = u32(at / each) * kSegment;
-    to = min(from + kSegment, row + 1);
+    to = min(from + kSegment, min(row + 1, job.across));
   }
 };
 

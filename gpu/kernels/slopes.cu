@@ -59,7 +59,7 @@ __device__ __forceinline__ void sumSlopes(const SlopeJob &job, const T *queries,
   double sums[kSlopeSums] = {};
   for (u64 number = job.from + blockIdx.x; number < job.to; number += gridDim.x) {
     const u32 high = job.bottom - job.top, row = job.top + u32(number % high), column = u32(number / high);
-    if (column > row) continue;
+    if (column > row || column >= job.across) continue;
     SlopeCorner c;
     c.find<kTile, kTile>(job, row * kTile, column * kTile);
     float product[4][4];
@@ -155,13 +155,14 @@ turnRows(const unsigned short *rows, unsigned short *columns, u32 count, u32 dim
 extern "C" __global__ void __launch_bounds__(kThreads) addEnds(SlopeJob job, u32 tile) {
   const u32 wide = 2 * tile, high = job.bottom - job.top; // numbers of a tile's row
   const u64 each = u64(1 + kParts) * wide, line = u64(job.bottom) * each, down = u64(high) * wide;
-  for (u64 at = u64(blockIdx.x) * kThreads + threadIdx.x; at < down + u64(job.bottom) * wide; at += u64(gridDim.x) * kThreads) {
+  const u32 across = min(job.bottom, job.across);
+  for (u64 at = u64(blockIdx.x) * kThreads + threadIdx.x; at < down + u64(across) * wide; at += u64(gridDim.x) * kThreads) {
     double sum = 0;
     if (at < down) { // nodes in rows
       const u32 row = u32(at / wide);
       const float *from = job.sides + row * line + at % wide;
 #pragma unroll 8
-      for (u32 column = 0; column <= job.top + row; column++) sum += from[column * each];
+      for (u32 column = 0; column < min(job.top + row + 1, across); column++) sum += from[column * each];
       job.ends[u64(job.top) * wide + at] += sum;
       continue;
     }

@@ -30,6 +30,7 @@ struct SlopeJob {
   u32 fields;
   u32 ordered;         // 1: only targets of a lower rank than their source are pairs
   u32 top, bottom;     // the rows of tiles of a stripe
+  u32 across;          // how many columns of tiles are looked at
   float offset;        // of z
   float gamma;         // of z in s
 };
