@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -182,15 +183,15 @@ func (r *rectangle) byFieldInFloat64(t testing.TB, format RowFormat, apart bool)
 			}
 		}
 	}
-	own, target, offsets := make([]float32, dim), make([]float32, dim), make([]float32, r.nodes.FieldCount)
-	z := func(i, j int32) float64 {
-		p.inner.Query(own, offsets, p.params, i)
-		kern.MatrixOf(p.rows).Load(target, int(j))
-		rounded(own)
-		rounded(target)
-		sum := float64(offsets[r.nodes.Fields[j]])
-		for d, x := range own {
-			sum += float64(x) * float64(target[d])
+	type scratch struct{ own, target, offsets []float32 }
+	z := func(of *scratch, i, j int32) float64 {
+		p.inner.Query(of.own, of.offsets, p.params, i)
+		kern.MatrixOf(p.rows).Load(of.target, int(j))
+		rounded(of.own)
+		rounded(of.target)
+		sum := float64(of.offsets[r.nodes.Fields[j]])
+		for d, x := range of.own {
+			sum += float64(x) * float64(of.target[d])
 		}
 		return sum
 	}
@@ -209,31 +210,41 @@ func (r *rectangle) byFieldInFloat64(t testing.TB, format RowFormat, apart bool)
 	for k, i := range p.sources.nodes {
 		place[i] = k
 	}
-	out := make([]engine.Sums, r.nodes.FieldCount*r.nodes.FieldCount)
-	for _, i := range r.Sources {
+	add := func(to []engine.Sums, of *scratch, i, j int32) {
+		logit := 0.
+		served := p.both != 0 && (!apart || r.nodes.Fields[i] == r.nodes.Fields[j])
+		if served && place[j] > place[i] { // the product of the other direction serves
+			logit = z(of, j, i)
+		} else {
+			logit = z(of, i, j)
+		}
+		pi, rest := kern.Sigmoid64(s(i, j, logit))
+		hidden := rest
+		if pi < r.Floor {
+			hidden = 1 - r.Floor
+		}
+		sigma, other := kern.Sigmoid64(logit)
+		no := math.Max(logit, 0) + math.Log1p(math.Exp(-math.Abs(logit)))
+		yes := no - logit
+		psi, tau := other/(other+hidden*sigma), hidden*sigma/(other+hidden*sigma)
+		own := &to[int(r.nodes.Fields[i])*r.nodes.FieldCount+int(r.nodes.Fields[j])]
+		own.Add(engine.Sums{Pairs: 1, Link: sigma, Propensity: pi, Likelihood: -math.Log1p(-pi * sigma), Naive: no,
+			W: psi * no, PU: no, AP: psi*no + tau*yes})
+	}
+	bySource := make([][]engine.Sums, len(r.Sources))
+	kern.Chunks(len(r.Sources), 1, runtime.GOMAXPROCS(0), func(_, k, _, _ int) {
+		i, of := r.Sources[k], scratch{make([]float32, dim), make([]float32, dim), make([]float32, r.nodes.FieldCount)}
+		bySource[k] = make([]engine.Sums, r.nodes.FieldCount*r.nodes.FieldCount)
 		for _, j := range r.Targets {
-			if i == j || r.Rank != nil && r.Rank[j] >= r.Rank[i] {
-				continue
+			if i != j && (r.Rank == nil || r.Rank[j] < r.Rank[i]) {
+				add(bySource[k], &of, i, j)
 			}
-			logit := 0.
-			served := p.both != 0 && (!apart || r.nodes.Fields[i] == r.nodes.Fields[j])
-			if served && place[j] > place[i] { // the product of the other direction serves
-				logit = z(j, i)
-			} else {
-				logit = z(i, j)
-			}
-			pi, rest := kern.Sigmoid64(s(i, j, logit))
-			hidden := rest
-			if pi < r.Floor {
-				hidden = 1 - r.Floor
-			}
-			sigma, other := kern.Sigmoid64(logit)
-			no := math.Max(logit, 0) + math.Log1p(math.Exp(-math.Abs(logit)))
-			yes := no - logit
-			psi, tau := other/(other+hidden*sigma), hidden*sigma/(other+hidden*sigma)
-			own := &out[int(r.nodes.Fields[i])*r.nodes.FieldCount+int(r.nodes.Fields[j])]
-			own.Add(engine.Sums{Pairs: 1, Link: sigma, Propensity: pi, Likelihood: -math.Log1p(-pi * sigma), Naive: no,
-				W: psi * no, PU: no, AP: psi*no + tau*yes})
+		}
+	})
+	out := make([]engine.Sums, r.nodes.FieldCount*r.nodes.FieldCount)
+	for _, own := range bySource {
+		for cell := range out {
+			out[cell].Add(own[cell])
 		}
 	}
 	return out

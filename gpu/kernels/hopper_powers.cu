@@ -4,42 +4,31 @@
 //
 //   σ = t/(1 + t),  softplus z = log(1 + t),  −log q = log(1 + t) − log(1 + rt),  ψ = 1/(1 + rt),  τ = rt/(1 + rt).
 //
-// Three powers are summed, and the fourth, of which little is left, follows from them; see enough. Tiles where that would not
-// do are added pair by pair.
+// Four powers are enough where t is at most kUnlikely, which the fourth power tells. Other tiles are added pair by pair.
 #include "pairs.cuh"
 #include "hopper_overlap.cuh"
 
 constexpr u32 kEdge = 3072;
 
-// kFourth is what the fourth powers of t may come to, in parts of the first. By what follows from the others instead of them no
-// sum of a drawn tile was more than 2.5e-7 off.
-constexpr float kFourth = 5e-7f;
-
 // Powers are sums of a thread over one tile: of the powers of t, and of those times the products.
 struct Powers {
   float t[4] = {}, z[4] = {};
   __device__ __forceinline__ void add(const Wide &product, float shift) {
-    Wide one, two, by;
+    Wide one, two, by, three;
     EACH one[e] = exp2Fast(fmaf(product[e], kLog2e, shift));
     EACH two[e] = one[e] * one[e];
     EACH by[e] = one[e] * product[e];
+    EACH three[e] = two[e] * by[e];
     t[0] += (one[0] + one[1]) + (one[2] + one[3]);
     t[1] += (two[0] + two[1]) + (two[2] + two[3]);
     z[0] += (by[0] + by[1]) + (by[2] + by[3]);
+    z[2] += (three[0] + three[1]) + (three[2] + three[3]);
     EACH t[2] = fmaf(two[e], one[e], t[2]);
+    EACH t[3] = fmaf(two[e], two[e], t[3]);
     EACH z[1] = fmaf(by[e], one[e], z[1]);
-    EACH z[2] = fmaf(two[e], by[e], z[2]);
+    EACH z[3] = fmaf(three[e], one[e], z[3]);
   }
-  // enough reports whether the fourth powers are few: their sum is at most that of the third to the power of 4/3.
-  __device__ __forceinline__ bool enough() const {
-    return t[0] <= 2 && t[2] * t[2] * (t[2] * t[2]) <= kFourth * kFourth * kFourth * (t[0] * t[0] * t[0]);
-  }
-  // fourth sets them to what they would be if those of a tile were alike.
-  __device__ __forceinline__ void fourth() {
-    const float ratio = t[1] > 0 ? t[2] / t[1] : 0.f;
-    t[3] = ratio * t[2];
-    z[3] = ratio * z[2];
-  }
+  __device__ __forceinline__ bool enough() const { return t[3] <= kUnlikely * kUnlikely * kUnlikely * kUnlikely; }
   // direction adds what depends on π, which is v.x, 1 − π, which is v.y, and that as the risks see it, v.w.
   __device__ __forceinline__ void direction(const float4 &v, Totals &to) const {
     const float r = v.y, h = v.w;
@@ -50,7 +39,6 @@ struct Powers {
     to.tau += h * (t[1] - a2 * t[2] + a3 * t[3] - z[0] + h * (z[1] - h * (z[2] - h * z[3])));
   }
   __device__ __forceinline__ void finish(const Corner &c, Totals &to) {
-    fourth();
 #pragma unroll
     for (int k = 0; k < 4; k++) z[k] = fmaf(c.offset, t[k], z[k]);
     to.link += t[0] - t[1] + t[2] - t[3];
