@@ -218,18 +218,8 @@ func (r *rectangle) byFieldInFloat64(t testing.TB, format RowFormat, apart bool)
 		} else {
 			logit = z(of, i, j)
 		}
-		pi, rest := kern.Sigmoid64(s(i, j, logit))
-		hidden := rest
-		if pi < r.Floor {
-			hidden = 1 - r.Floor
-		}
-		sigma, other := kern.Sigmoid64(logit)
-		no := math.Max(logit, 0) + math.Log1p(math.Exp(-math.Abs(logit)))
-		yes := no - logit
-		psi, tau := other/(other+hidden*sigma), hidden*sigma/(other+hidden*sigma)
 		own := &to[int(r.nodes.Fields[i])*r.nodes.FieldCount+int(r.nodes.Fields[j])]
-		own.Add(engine.Sums{Pairs: 1, Link: sigma, Propensity: pi, Likelihood: -math.Log1p(-pi * sigma), Naive: no,
-			W: psi * no, PU: no, AP: psi*no + tau*yes})
+		own.Add(ofPair(logit, s(i, j, logit), r.Floor))
 	}
 	bySource := make([][]engine.Sums, len(r.Sources))
 	kern.Chunks(len(r.Sources), 1, runtime.GOMAXPROCS(0), func(_, k, _, _ int) {
@@ -248,6 +238,20 @@ func (r *rectangle) byFieldInFloat64(t testing.TB, format RowFormat, apart bool)
 		}
 	}
 	return out
+}
+
+// ofPair is what a pair with these logits of y and π adds to sums.
+func ofPair(logit, exposure, floor float64) engine.Sums {
+	pi, hidden := kern.Sigmoid64(exposure)
+	if pi < floor {
+		hidden = 1 - floor
+	}
+	sigma, other := kern.Sigmoid64(logit)
+	no := math.Max(logit, 0) + math.Log1p(math.Exp(-math.Abs(logit)))
+	yes := no - logit
+	psi, tau := other/(other+hidden*sigma), hidden*sigma/(other+hidden*sigma)
+	return engine.Sums{Pairs: 1, Link: sigma, Propensity: pi, Likelihood: -math.Log1p(-pi * sigma), Naive: no,
+		W: psi * no, PU: no, AP: psi*no + tau*yes}
 }
 
 // off is the largest relative error of sums.
