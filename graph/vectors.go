@@ -87,8 +87,13 @@ func (v *Vectors) Set(i int32, vector []float32) error {
 // Load copies row i into dst, which has room for Dim numbers. Like an index, i must be in range.
 func (v *Vectors) Load(dst []float32, i int32) { v.rows().Load(dst, int(i)) }
 
-// Close frees the memory. It may be called again.
-func (v *Vectors) Close() error { return v.rows().Close() }
+// Close frees the memory. It may be called again, and of nil, where nodes have no vectors.
+func (v *Vectors) Close() error {
+	if v == nil {
+		return nil
+	}
+	return v.rows().Close()
+}
 
 // Check reads every vector and reports those that are zero or not finite by the ids of g's nodes.
 func (v *Vectors) Check(g *Graph) (VectorReport, error) {

@@ -153,5 +153,8 @@ func (e *Cluster) graphOf(n model.Nodes) (*graph.Graph, error) {
 	if err != nil {
 		return nil, err
 	}
+	if n.Vectors == nil {
+		return g, nil
+	}
 	return g.WithVectors(n.Vectors)
 }

@@ -20,6 +20,9 @@ func (e *Cluster) OpenModel(ctx context.Context, path string) (model.Model, erro
 	if err != nil {
 		return model.Model{}, err
 	}
+	if err := e.haveVectorsFor(file.Metadata[model.KeyLink]); err != nil {
+		return model.Model{}, fmt.Errorf("%s does not go with the shards: %w", path, err)
+	}
 	nodes, err := e.Manifest.Shape()
 	if err == nil && !model.NeedsVectors(file.Metadata[model.KeyLink]) {
 		nodes, err = e.allNodes(ctx)

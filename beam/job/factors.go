@@ -23,6 +23,9 @@ func (e *Cluster) Descent(ctx context.Context, s fit.Settings) (fit.Descent, err
 	if !model.NeedsVectors(s.Link) {
 		return e.Factors(ctx, s)
 	}
+	if err := e.haveVectorsFor(s.Link); err != nil {
+		return fit.Descent{}, err
+	}
 	shape, err := e.Manifest.Shape()
 	if err != nil {
 		return fit.Descent{}, err
@@ -33,6 +36,15 @@ func (e *Cluster) Descent(ctx context.Context, s fit.Settings) (fit.Descent, err
 	}
 	e.Settings, s.Engine = s, e
 	return fit.Descent{Objective: o, Settings: s, Data: e.Manifest.Checksum()}, nil
+}
+
+// haveVectorsFor refuses a link model that compares vectors where the shards have none.
+func (e *Cluster) haveVectorsFor(link string) error {
+	if e.Manifest.Dim > 0 || !model.NeedsVectors(link) {
+		return nil
+	}
+	return fmt.Errorf("%w: the shards of %s have no vectors, as the link model %s needs; learn factors, by mle or "+
+		"another method than bayes, or import titles and texts with an encoder", fit.ErrData, e.Shards.Root, link)
 }
 
 // Factors returns the training of factors of people and items by the pairs of the shards, ready to run. The rounds are

@@ -57,6 +57,10 @@ func indexName(block int) string { return fmt.Sprintf("index-%05d.bin", block) }
 // MakeIndexes makes an index of the vectors of every large block, beside them. One that is there and of these vectors
 // is kept; one of others, or that is damaged, is made again. The same vectors give the same bytes.
 func (e *Cluster) MakeIndexes(ctx context.Context, s IndexSettings) ([]BlockIndex, error) {
+	if e.Manifest.Dim == 0 {
+		return nil, fmt.Errorf("%w: the shards of %s have no vectors, of which indexes are made; make lists without, "+
+			"as lists by factors are made in any case", shards.ErrContent, e.Shards.Root)
+	}
 	if s.Fewest == 0 {
 		s.Fewest = FewestIndexed
 	}

@@ -137,6 +137,9 @@ func (p *population) Survey(ctx context.Context, c fit.PairChoice) (out fit.Pair
 		return out, fmt.Errorf("%w: what clicks say is learned by bayes on one machine; leave the clicks out of the "+
 			"dataset, or use mle", fit.ErrData)
 	}
+	if err := p.haveVectorsFor("diagonal"); err != nil {
+		return out, err
+	}
 	err = p.pieces(ctx, p.piece("survey", c), func(content []byte) error {
 		var part fit.PairSurvey
 		if err := unpack(content, &part); err != nil {
@@ -244,14 +247,16 @@ func (e *Cluster) nodesOf(all []*drawnPiece) (model.Nodes, error) {
 	n.Fields = make([]uint16, len(n.Numbers))
 	layout.Fill(&n)
 	var err error
-	if n.Vectors, err = graph.NewVectors(len(n.Numbers), dim); err != nil {
+	if n.Vectors, err = layout.NewVectors(len(n.Numbers)); err != nil {
 		return n, err
 	}
 	for _, piece := range all {
 		for k, number := range piece.Numbers {
 			at, _ := slices.BinarySearch(n.Numbers, number)
-			if err := n.Vectors.Set(int32(at), piece.Vectors[k*dim:(k+1)*dim]); err != nil {
-				return n, err
+			if dim > 0 {
+				if err := n.Vectors.Set(int32(at), piece.Vectors[k*dim:(k+1)*dim]); err != nil {
+					return n, err
+				}
 			}
 			n.Fields[at] = piece.Fields[k]
 			if n.Popularity != nil {
@@ -409,6 +414,9 @@ func pieceOf(n model.Nodes, nodes []int32) *drawnPiece {
 	}
 	if n.Age != nil {
 		out.Age = sample.Column(n.Age, nodes)
+	}
+	if n.Vectors == nil {
+		return out
 	}
 	for at, i := range nodes {
 		n.Vectors.Load(out.Vectors[at*dim:(at+1)*dim], i)

@@ -471,29 +471,42 @@ func (p *plan) rankBlock(ctx context.Context, number int, places []int32,
 	return nil
 }
 
-// beside returns nodes with some of a block after them.
-func beside(n model.Nodes, vectors *graph.Vectors, table shards.NodeTable, places []int32, first int) (model.Nodes,
-	error) {
-	own := n.Len()
-	out := model.Nodes{FieldCount: n.FieldCount, FieldNames: n.FieldNames,
-		Fields: slices.Clone(n.Fields), Numbers: slices.Clone(n.Numbers), Popularity: slices.Clone(n.Popularity),
-		Age: slices.Clone(n.Age)}
-	var err error
-	if out.Vectors, err = graph.NewVectors(own+len(places), n.Dim()); err != nil {
-		return out, err
+// joinedRows returns vectors with some of a block after them.
+func joinedRows(v, block *graph.Vectors, places []int32) (*graph.Vectors, error) {
+	own := v.Len()
+	out, err := graph.NewVectors(own+len(places), v.Dim())
+	if err != nil {
+		return nil, err
 	}
-	row := make([]float32, n.Dim())
+	row := make([]float32, v.Dim())
 	for i := range int32(own) {
-		n.Vectors.Load(row, i)
-		if err := out.Vectors.Set(i, row); err != nil {
-			return out, err
+		v.Load(row, i)
+		if err := out.Set(i, row); err != nil {
+			return nil, err
 		}
 	}
 	for k, at := range places {
-		vectors.Load(row, at)
-		if err := out.Vectors.Set(int32(own+k), row); err != nil {
+		block.Load(row, at)
+		if err := out.Set(int32(own+k), row); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// beside returns nodes with some of a block after them.
+func beside(n model.Nodes, vectors *graph.Vectors, table shards.NodeTable, places []int32, first int) (model.Nodes,
+	error) {
+	out := model.Nodes{FieldCount: n.FieldCount, FieldNames: n.FieldNames,
+		Fields: slices.Clone(n.Fields), Numbers: slices.Clone(n.Numbers), Popularity: slices.Clone(n.Popularity),
+		Age: slices.Clone(n.Age)}
+	if n.Vectors != nil {
+		var err error
+		if out.Vectors, err = joinedRows(n.Vectors, vectors, places); err != nil {
 			return out, err
 		}
+	}
+	for _, at := range places {
 		out.Fields, out.Numbers = append(out.Fields, table.Fields[at]), append(out.Numbers, int32(first)+at)
 		if n.Popularity != nil {
 			out.Popularity = append(out.Popularity, table.Popularity[at])

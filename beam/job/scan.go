@@ -137,6 +137,10 @@ func (e *Cluster) scanPlan(s engine.Scan) (*plan, error) {
 		}
 		p.Scan.Versions = append(p.Scan.Versions, version)
 	}
+	if m.Link == nil && e.Manifest.Dim == 0 {
+		return nil, fmt.Errorf("%w on a cluster: exposure alone, over shards without vectors; give a model that "+
+			"Cluster.OpenModel returns", engine.ErrUnsupported)
+	}
 	shape, err := e.Manifest.Shape()
 	if err == nil && m.Link == nil {
 		if m.Link, err = model.NewLink("diagonal", shape, model.LinkOptions{}); err == nil {

@@ -40,7 +40,7 @@ func Cut(ctx context.Context, to Location, prepared *sample.Prepared, s CutSetti
 	if to.Exists(ctx, ManifestFile) {
 		return nil, fmt.Errorf("%w: %s holds shards already; give another place, or remove them", ErrContent, to.Root)
 	}
-	if g.Vectors() == nil {
+	if g.Vectors() == nil && !g.TwoSided() {
 		return nil, fmt.Errorf("%w: the nodes have no vectors; encode their texts first", ErrContent)
 	}
 	work := to.Temporary()
@@ -102,14 +102,17 @@ func popularityOf(p sample.Problem) []float32 {
 // describe is a manifest without files.
 func describe(prepared *sample.Prepared) (*Manifest, error) {
 	g, p := prepared.Graph, prepared.Problem
-	link, err := model.NewLink("diagonal", p.Nodes, model.LinkOptions{})
-	if err != nil {
-		return nil, err
-	}
 	m := &Manifest{
-		Format: Format, Version: Version, Nodes: g.Len(), Links: int64(g.LinkCount()), Dim: g.Vectors().Dim(),
+		Format: Format, Version: Version, Nodes: g.Len(), Links: int64(g.LinkCount()), Dim: p.Nodes.Dim(),
 		Roles: rolesOf(g), Columns: []string{PopularityColumn}, Echo: p.Echo, Rates: p.Rates != nil,
-		Extent: fit.Extent{Pairs: int64(p.Train.Len()), MeanSquare: fit.MeanSquare(link, p.Train)},
+		Extent: fit.Extent{Pairs: int64(p.Train.Len())},
+	}
+	if m.Dim > 0 {
+		link, err := model.NewLink("diagonal", p.Nodes, model.LinkOptions{})
+		if err != nil {
+			return nil, err
+		}
+		m.Extent.MeanSquare = fit.MeanSquare(link, p.Train)
 	}
 	if p.Nodes.Age != nil {
 		m.Columns = append(m.Columns, AgeColumn)
@@ -152,19 +155,21 @@ func (b *NodeBlock) write(ctx context.Context, work Location, g *graph.Graph, al
 	if all.Order != nil {
 		t.Order = all.Order[b.First:end]
 	}
-	vectors, err := g.Vectors().Part(b.First, end)
-	if err != nil {
-		return err
+	var vectors *graph.Vectors
+	if g.Vectors() != nil {
+		if vectors, err = g.Vectors().Part(b.First, end); err != nil {
+			return err
+		}
 	}
 	return b.writeFiles(ctx, work, number, t, vectors)
 }
 
-// writeFiles writes the table of a block and its vectors.
+// writeFiles writes the table of a block and its vectors, where there are any.
 func (b *NodeBlock) writeFiles(ctx context.Context, work Location, number int, t NodeTable, v *graph.Vectors) (
 	err error) {
 	if b.Table, err = work.Write(ctx, fmt.Sprintf("nodes-%05d.parquet", number), func(w io.Writer) error {
 		return WriteNodes(w, t)
-	}); err != nil {
+	}); err != nil || v == nil {
 		return err
 	}
 	b.Vectors, err = work.Write(ctx, fmt.Sprintf("vectors-%05d.npy", number), func(w io.Writer) error {
@@ -184,7 +189,10 @@ func (m *Manifest) Publish(ctx context.Context, work, to Location) error {
 	}
 	var names []string
 	for _, b := range m.Blocks {
-		names = append(names, b.Table.Name, b.Vectors.Name)
+		names = append(names, b.Table.Name)
+		if m.Dim > 0 {
+			names = append(names, b.Vectors.Name)
+		}
 	}
 	for _, list := range [][]Shard{m.LinkShards, m.Train, m.Test} {
 		for _, s := range list {

@@ -52,8 +52,8 @@ type FileSum struct {
 type NodeBlock struct {
 	First   int     `json:"first"` // number of the first
 	Nodes   int     `json:"nodes"`
-	Table   FileSum `json:"table"`   // ids and fields
-	Vectors FileSum `json:"vectors"` // .npy
+	Table   FileSum `json:"table"`            // ids and fields
+	Vectors FileSum `json:"vectors,omitzero"` // .npy; none where the dimension is 0
 }
 
 // Shard is pairs, or links, from one block of nodes to one block.
@@ -70,7 +70,7 @@ type Manifest struct {
 	Version    int           `json:"version"`
 	Nodes      int           `json:"nodes"`
 	Links      int64         `json:"links"`
-	Dim        int           `json:"dim"`
+	Dim        int           `json:"dim"`    // of the vectors; 0: there are none
 	Fields     []string      `json:"fields"` // names by index; 0 is the field of nodes without one
 	Blocks     []NodeBlock   `json:"blocks"`
 	LinkShards []Shard       `json:"linkShards"`
@@ -150,12 +150,13 @@ func (m *Manifest) Checksum() string {
 
 // Shape returns nodes without content, for models of which only the parameters are wanted.
 func (m *Manifest) Shape() (model.Nodes, error) {
-	vectors, err := graph.NewVectors(1, m.Dim)
+	l := m.Layout()
+	vectors, err := l.NewVectors(1)
 	if err != nil {
-		return model.Nodes{}, fmt.Errorf("%w: vectors of dimension %d", ErrDamaged, m.Dim)
+		return model.Nodes{}, err
 	}
 	n := model.Nodes{Vectors: vectors, Fields: make([]uint16, 1), FieldCount: len(m.Fields), FieldNames: m.Fields}
-	m.Layout().Fill(&n)
+	l.Fill(&n)
 	return n, nil
 }
 
@@ -190,9 +191,15 @@ func (m *Manifest) validate(where string) error {
 				next, MostInBlock)
 		}
 		next += b.Nodes
-		files = append(files, b.Table, b.Vectors)
+		files = append(files, b.Table)
+		switch {
+		case m.Dim > 0:
+			files = append(files, b.Vectors)
+		case b.Vectors != FileSum{}:
+			return fail("block %d has the vectors %q, of dimension %d", k, b.Vectors.Name, m.Dim)
+		}
 	}
-	if next != m.Nodes || m.Dim < 1 || m.Dim > mostDim || len(m.Fields) < 1 ||
+	if next != m.Nodes || m.Dim < 0 || m.Dim > mostDim || len(m.Fields) < 1 ||
 		len(m.Fields) > math.MaxUint16 {
 		return fail("%d nodes in blocks of %d, vectors of dimension %d, %d fields", m.Nodes, next, m.Dim, len(m.Fields))
 	}

@@ -456,11 +456,23 @@ func (l *NodeLayout) Block(node int32) int {
 	return max(after-1, 0)
 }
 
+// NewVectors makes room for so many of the vectors that nodes have; nil where they have none.
+func (l *NodeLayout) NewVectors(nodes int) (*graph.Vectors, error) {
+	if l.Dim == 0 {
+		return nil, nil
+	}
+	v, err := graph.NewVectors(nodes, l.Dim)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %d vectors of dimension %d: %w", ErrDamaged, nodes, l.Dim, err)
+	}
+	return v, nil
+}
+
 // Gather reads the vectors and fields of some nodes, in the order given, by so many threads.
 func (s Location) Gather(ctx context.Context, l *NodeLayout, numbers []int32, threads int) (model.Nodes, error) {
-	vectors, err := graph.NewVectors(max(len(numbers), 1), l.Dim)
+	vectors, err := l.NewVectors(max(len(numbers), 1))
 	if err != nil {
-		return model.Nodes{}, fmt.Errorf("%w: %d vectors of dimension %d: %w", ErrDamaged, len(numbers), l.Dim, err)
+		return model.Nodes{}, err
 	}
 	nodes := model.Nodes{Vectors: vectors, Fields: make([]uint16, max(len(numbers), 1)), FieldCount: len(l.Fields),
 		FieldNames: l.Fields, Numbers: numbers}
@@ -495,11 +507,16 @@ func (s Location) gather(ctx context.Context, l *NodeLayout, block NodeBlock, no
 		return err
 	}
 	defer file.Close()
-	from, to := kern.MatrixOf(file), kern.MatrixOf(nodes.Vectors)
+	var from, to *kern.Matrix
+	if file != nil {
+		from, to = kern.MatrixOf(file), kern.MatrixOf(nodes.Vectors)
+	}
 	return kern.ChunksErr(ctx, len(places), gathered, threads, func(_, _, first, end int) error {
 		for _, place := range places[first:end] {
 			at := nodes.Numbers[place] - int32(block.First)
-			from.Load(to.Row(int(place)), int(at))
+			if from != nil {
+				from.Load(to.Row(int(place)), int(at))
+			}
 			nodes.Fields[place] = table.Fields[at]
 			if nodes.Popularity != nil {
 				nodes.Popularity[place] = table.Popularity[at]
@@ -522,10 +539,11 @@ func (l *NodeLayout) Fill(n *model.Nodes) {
 	}
 }
 
-// OpenBlock opens the vectors of a block, for the caller to close, and reads its table.
+// OpenBlock opens the vectors of a block, for the caller to close, and reads its table. Vectors are nil where nodes have
+// none.
 func (s Location) OpenBlock(ctx context.Context, l *NodeLayout, b NodeBlock) (*graph.Vectors, NodeTable, error) {
 	table, err := s.Table(ctx, l, b)
-	if err != nil {
+	if err != nil || l.Dim == 0 {
 		return nil, table, err
 	}
 	v, err := s.Vectors(ctx, b.Vectors)
