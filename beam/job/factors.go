@@ -43,7 +43,7 @@ func (e *Cluster) haveVectorsFor(link string) error {
 	if e.Manifest.Dim > 0 || !model.NeedsVectors(link) {
 		return nil
 	}
-	return fmt.Errorf("%w: the shards of %s have no vectors, as the link model %s needs; learn factors, by mle or "+
+	return fmt.Errorf("%w: the shards in %s have no vectors, as the link model %s needs; learn factors, by mle or "+
 		"another method than bayes, or import titles and texts with an encoder", fit.ErrData, e.Shards.Root, link)
 }
 

@@ -58,8 +58,8 @@ func indexName(block int) string { return fmt.Sprintf("index-%05d.bin", block) }
 // is kept; one of others, or that is damaged, is made again. The same vectors give the same bytes.
 func (e *Cluster) MakeIndexes(ctx context.Context, s IndexSettings) ([]BlockIndex, error) {
 	if e.Manifest.Dim == 0 {
-		return nil, fmt.Errorf("%w: the shards of %s have no vectors, of which indexes are made; make lists without, "+
-			"as lists by factors are made in any case", shards.ErrContent, e.Shards.Root)
+		return nil, fmt.Errorf("%w: the shards in %s have no vectors, of which indexes are made; make lists without, "+
+			"as lists by factors are made in any case", shards.ErrSetting, e.Shards.Root)
 	}
 	if s.Fewest == 0 {
 		s.Fewest = FewestIndexed

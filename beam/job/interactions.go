@@ -25,11 +25,14 @@ func init() {
 type InteractionSettings struct {
 	Clicks, Items, Users []string // files or folders that all machines see
 	// Flags are those of the format interactions: the names of columns, the threshold of ratings and so on.
-	Flags   map[string]string
-	Encoder string // what makes vectors of titles and texts: the encoder.safetensors of unseen encode
-	Buckets int    // how many parts ids are dealt to while they are joined; 0 means 16
-	Nodes   int    // in a block; 0 means 65,536
-	Pairs   int    // in a shard, at most; 0 means 1,048,576
+	Flags map[string]string
+	// Encoder makes vectors of titles and texts: the encoder.safetensors of unseen encode. Without one there are neither
+	// texts nor vectors: factors are learned of the ids.
+	Encoder string
+	Lenient bool // bad rows are left out and counted; else the first one ends the import
+	Buckets int  // how many parts ids are dealt to while they are joined; 0 means 16
+	Nodes   int  // in a block; 0 means 65,536
+	Pairs   int  // in a shard, at most; 0 means 1,048,576
 	// Plan says which links are held out, LastLinks, LinksByDate, RandomLinks or Whole, and which pairs are drawn.
 	// Without a Split it is the one that unseen fit takes.
 	Plan sample.Plan
@@ -50,6 +53,8 @@ type tablePlan struct {
 	Aged     *agedNodes        `json:"aged,omitempty"`  // nil where no node has a time
 	Draw     *drawPlan         `json:"draw,omitempty"`  // of pairs
 	Names    map[string]uint16 `json:"names,omitempty"` // of fields
+
+	bad badRows // that were left out, on the driver
 }
 
 // agedNodes is what ages are counted from.
@@ -71,14 +76,14 @@ const (
 // and pairs drawn. A worker holds a bucket of ids or a block of nodes, with their rows, and never a whole table.
 //
 // Pairs are those that one machine draws: every worker runs through the same random numbers and keeps those of its own
-// people.
+// people. A lenient import leaves out the rows that one machine leaves out, and says which.
 func ImportInteractions(ctx context.Context, runner Runner, to shards.Location, s InteractionSettings) (
-	m *shards.Manifest, err error) {
+	m *shards.Manifest, bad BadRows, err error) {
 	if s, err = s.withDefaults(); err != nil {
-		return nil, err
+		return nil, bad, err
 	}
 	if to.Exists(ctx, shards.ManifestFile) {
-		return nil, fmt.Errorf("%w: %s holds shards already; give another place, or remove them", shards.ErrContent,
+		return nil, bad, fmt.Errorf("%w: %s holds shards already; give another place, or remove them", shards.ErrContent,
 			to.Root)
 	}
 	tables := &tablePlan{Settings: s, Prefix: graph.PersonPrefix}
@@ -90,12 +95,16 @@ func ImportInteractions(ctx context.Context, runner Runner, to shards.Location, 
 			continue
 		}
 		if tables.Files[table], err = filesUnder(ctx, paths, "tables", exchange.Tabular); err != nil {
-			return nil, err
+			return nil, bad, err
 		}
 	}
-	encoder, err := openEncoder(ctx, s.Encoder)
-	if err != nil {
-		return nil, err
+	m = &shards.Manifest{Format: shards.Format, Version: shards.Version, Columns: []string{shards.PopularityColumn}}
+	if s.Encoder != "" {
+		encoder, err := openEncoder(ctx, s.Encoder)
+		if err != nil {
+			return nil, bad, err
+		}
+		m.Dim = encoder.Dim()
 	}
 	made := to.Temporary()
 	defer func() {
@@ -105,12 +114,10 @@ func ImportInteractions(ctx context.Context, runner Runner, to shards.Location, 
 	}()
 	p := &plan{Root: made.Absolute().Root, Result: made.Absolute().Root, Threads: runner.threads(), Tables: tables,
 		Import: &importPlan{Settings: ImportSettings{Pairs: s.Pairs}}}
-	m = &shards.Manifest{Format: shards.Format, Version: shards.Version, Dim: encoder.Dim(),
-		Columns: []string{shards.PopularityColumn}}
 	for _, step := range []func(context.Context, Runner, *shards.Manifest) error{p.gatherTables, p.numberIDs,
 		p.joinTables, p.splitLinks, p.drawPairs} {
 		if err := step(ctx, runner, m); err != nil {
-			return nil, err
+			return nil, bad, err
 		}
 	}
 	for _, b := range tables.Buckets {
@@ -119,7 +126,7 @@ func ImportInteractions(ctx context.Context, runner Runner, to shards.Location, 
 	for b := range m.Blocks {
 		made.Remove(ctx, blockName(b))
 	}
-	return m, m.Publish(ctx, made, to)
+	return m, tables.bad.public(), m.Publish(ctx, made, to)
 }
 
 func (s InteractionSettings) withDefaults() (InteractionSettings, error) {
@@ -143,12 +150,9 @@ func (s InteractionSettings) withDefaults() (InteractionSettings, error) {
 	switch {
 	case len(s.Clicks) == 0:
 		return fail("no clicks to import; name files, or a folder, with a person and an item per row")
-	case len(s.Items)+len(s.Users) == 0:
-		return fail("nothing but ids of people and items, of which no vectors are made; give a table of items with " +
-			"titles or texts, or learn factors on one machine: unseen import interactions, and unseen fit")
-	case s.Encoder == "":
-		return fail("people and items have no vectors; give what makes them of titles and texts: the " +
-			"encoder.safetensors that unseen encode leaves in a dataset, made from a sample")
+	case len(s.Items)+len(s.Users) == 0 && s.Encoder != "":
+		return fail("the encoder %s, and no titles or texts for it to read; give a table of items or people, or leave "+
+			"the encoder out: factors are learned of ids alone", s.Encoder)
 	case s.Buckets < 1 || s.Nodes < 1 || s.Nodes > shards.MostInBlock || s.Pairs < 1 || s.Plan.PerLink < 1:
 		return fail("%d buckets, %d nodes a block, %d pairs a shard, %d unlinked pairs per link; give positive "+
 			"numbers, and at most %d nodes", s.Buckets, s.Nodes, s.Pairs, s.Plan.PerLink, shards.MostInBlock)
@@ -253,13 +257,17 @@ func (p *plan) gatherTables(ctx context.Context, runner Runner, _ *shards.Manife
 	slices.SortFunc(found, func(a, b gathered) int { return cmp.Or(a.Bucket-b.Bucket, a.File-b.File) })
 	first := true
 	for _, g := range found {
-		if g.Columns == nil {
+		t.bad.join(g.Bad)
+		if g.Bucket >= 0 {
 			t.Buckets = append(t.Buckets, g.Bucket)
 			shared += g.Shared
 			collides = cmp.Or(collides, g.Collides)
 			for chunk, n := range g.Chunks {
 				counts[chunk] += n
 			}
+			continue
+		}
+		if g.Columns == nil || g.Columns.Rows == 0 { // a table of people or items, or nothing but bad rows
 			continue
 		}
 		c := *g.Columns
@@ -272,15 +280,15 @@ func (p *plan) gatherTables(ctx context.Context, runner Runner, _ *shards.Manife
 		c.Rows += t.Columns.Rows
 		t.Columns, first = c, false
 	}
+	options := exchange.Options{Flags: t.Settings.Flags}
+	if t.Rule, err = t.Columns.Rule(t.Files[clicksTable][0], options); err != nil {
+		return err
+	}
 	switch {
 	case shared == 0:
 		t.Prefix = ""
 	case collides != "":
 		return exchange.SharedID(collides)
-	}
-	options := exchange.Options{Flags: t.Settings.Flags}
-	if t.Rule, err = t.Columns.Rule(t.Files[clicksTable][0], options); err != nil {
-		return err
 	}
 	return t.startChunks(counts)
 }

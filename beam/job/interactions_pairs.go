@@ -225,8 +225,10 @@ func (p *plan) drawPairs(ctx context.Context, runner Runner, m *shards.Manifest)
 		}
 		if of.Subset == graph.Train {
 			m.Extent = fit.Extent{Pairs: pairs,
-				MeanWeight: (float64(d.Links[graph.Train]) + float64(d.Want)/d.rate()) / float64(pairs),
-				MeanSquare: max(squares/float64(min(pairs, fit.SampledProducts)), 1e-30)}
+				MeanWeight: (float64(d.Links[graph.Train]) + float64(d.Want)/d.rate()) / float64(pairs)}
+			if m.Dim > 0 {
+				m.Extent.MeanSquare = max(squares/float64(min(pairs, fit.SampledProducts)), 1e-30)
+			}
 		}
 	}
 	return nil
@@ -430,6 +432,9 @@ func (p *plan) writeDrawn(ctx context.Context, block int, d *drawing, found []ui
 	if out.Shards, err = p.writeCells(ctx, d.Draw.Subset.String(), block, pairs); err != nil ||
 		d.Draw.Subset != graph.Train {
 		return out, err
+	}
+	if p.Layout.Dim == 0 {
+		return out, nil
 	}
 	sampled := min(d.Draw.Total, fit.SampledProducts)
 	var places []int

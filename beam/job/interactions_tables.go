@@ -29,31 +29,34 @@ func (t *tablePlan) bucketOf(id string) int {
 	return int(mixed(h.Sum64(), 0) % uint64(t.Settings.Buckets))
 }
 
-// A position is where an id or a click stands: records of people and items come before clicks, files in their order.
+// A position is where an id or a click stands: records of people and items come first, then bad records that are left
+// out, of which the ids are nodes all the same, and then clicks; files in their order.
 const (
 	lineBits  = 38
 	fileBits  = 22
+	kindBits  = 2
 	chunkBits = 16 // lines of a chunk
 )
 
-func positionOf(table, file, line int) uint64 {
-	clicks := 0
-	if table == clicksTable {
-		clicks = 1
-	}
-	return uint64(clicks)<<(lineBits+fileBits) | uint64(file)<<lineBits | uint64(line)
+// The kinds of positions.
+const (
+	ofRecord = iota
+	ofBadRecord
+	ofClick
+)
+
+func positionOf(kind, file, line int) uint64 {
+	return uint64(kind)<<(lineBits+fileBits) | uint64(file)<<lineBits | uint64(line)
 }
 
 // chunkOf names the positions of a side that are numbered together.
 func chunkOf(side int, position uint64) int {
-	return side<<(1+lineBits+fileBits-chunkBits) | int(position>>chunkBits)
+	return side<<(kindBits+lineBits+fileBits-chunkBits) | int(position>>chunkBits)
 }
 
-// placeOf is where a record of a side stands.
-func (t *tablePlan) placeOf(side int, position uint64) exchange.Place {
-	file := int(position >> lineBits & (1<<fileBits - 1))
-	return exchange.Place{File: t.Files[side][file], Line: int(position & (1<<lineBits - 1))}
-}
+// fileOf and lineOf are parts of a position.
+func fileOf(position uint64) int { return int(position >> lineBits & (1<<fileBits - 1)) }
+func lineOf(position uint64) int { return int(position & (1<<lineBits - 1)) }
 
 // tableRows is what tables say of the ids of a bucket.
 type tableRows struct {
@@ -80,14 +83,15 @@ type tableClick struct {
 	Value        float32
 }
 
-// gathered is what a bucket has, or which columns a file of clicks has.
+// gathered is what a bucket has, or of the bucket −1 what a file has.
 type gathered struct {
+	Bad      badRows
 	Bucket   int
 	Chunks   map[int]int `json:",omitempty"` // how many ids come first in each
 	Shared   int         // ids that are a person's and an item's
 	Collides string      // an item's id that is a person's with the prefix
 	File     int
-	Columns  *exchange.ClickColumns `json:",omitempty"`
+	Columns  *exchange.ClickColumns `json:",omitempty"` // of clicks
 }
 
 // tableDealer collects rows by bucket, and hands them on when there are many.
@@ -97,6 +101,7 @@ type tableDealer struct {
 	size  []int
 	named []map[string]bool // items whose first position in this file was handed on
 	emit  func(int, []byte)
+	bad   badRows
 }
 
 func (d *tableDealer) add(bucket, size int) error {
@@ -140,25 +145,37 @@ func (d *tableDealer) item(n tableNode) error {
 // readTable deals the rows of one file.
 func (p *plan) readTable(ctx context.Context, t *task, emit func(int, []byte)) error {
 	n := p.Tables.Settings.Buckets
-	d := &tableDealer{p.Tables, make([]tableRows, n), make([]int, n), make([]map[string]bool, n), emit}
+	d := &tableDealer{tablePlan: p.Tables, rows: make([]tableRows, n), size: make([]int, n),
+		named: make([]map[string]bool, n), emit: emit}
 	options := exchange.Options{Flags: p.Tables.Settings.Flags}
+	bad := d.badRecords(&d.bad, t.Source, t.First)
+	out := gathered{Bucket: -1, File: t.First}
 	var err error
 	if t.Source == clicksTable {
-		err = d.readClicks(ctx, t, options)
+		out.Columns, err = d.readClicks(ctx, t, options, bad)
 	} else {
-		err = d.readSide(ctx, t, options)
+		err = d.readSide(ctx, t, options, bad)
 	}
 	for b := range d.rows {
 		if err == nil {
 			err = d.hand(b)
 		}
 	}
+	if err != nil {
+		return err
+	}
+	out.Bad = d.bad
+	text, err := json.Marshal(out)
+	if err == nil {
+		d.emit(out.Bucket, text)
+	}
 	return err
 }
 
-func (d *tableDealer) readClicks(ctx context.Context, t *task, o exchange.Options) error {
+func (d *tableDealer) readClicks(ctx context.Context, t *task, o exchange.Options, bad exchange.BadRecords) (
+	*exchange.ClickColumns, error) {
 	columns, err := exchange.ReadClicks(ctx, t.Path, o, func(c exchange.Click) error {
-		at := positionOf(clicksTable, t.First, c.Line)
+		at := positionOf(ofClick, t.First, c.Line)
 		b := d.bucketOf(c.Person)
 		d.rows[b].Clicks = append(d.rows[b].Clicks, tableClick{strings.Clone(c.Person), strings.Clone(c.Item), at,
 			c.Seconds, c.Value})
@@ -166,33 +183,37 @@ func (d *tableDealer) readClicks(ctx context.Context, t *task, o exchange.Option
 			return err
 		}
 		return d.add(b, len(c.Person)+len(c.Item)+40)
-	})
-	if err != nil {
-		return err
-	}
-	text, err := json.Marshal(gathered{Bucket: -1, File: t.First, Columns: &columns})
-	if err == nil {
-		d.emit(-1, text)
-	}
-	return err
+	}, bad)
+	return &columns, err
 }
 
-func (d *tableDealer) readSide(ctx context.Context, t *task, o exchange.Options) error {
-	encoder, err := openEncoder(ctx, d.Settings.Encoder)
-	if err != nil {
-		return err
+func (d *tableDealer) readSide(ctx context.Context, t *task, o exchange.Options, bad exchange.BadRecords) error {
+	var encoder *encode.LSA
+	if d.Settings.Encoder != "" {
+		var err error
+		if encoder, err = openEncoder(ctx, d.Settings.Encoder); err != nil {
+			return err
+		}
 	}
-	role := graph.SourceOnly
+	role, kind := graph.SourceOnly, "user"
 	if t.Source == itemsTable {
-		role = graph.TargetOnly
+		role, kind = graph.TargetOnly, "item"
 	}
-	return exchange.ReadSide(ctx, t.Path, o, role, func(r exchange.NodeRecord, at exchange.Place) error {
-		n := tableNode{ID: r.ID, Position: positionOf(t.Source, t.First, at.Line), Record: true,
+	return exchange.ReadSide(ctx, t.Path, o, role, func(r exchange.SideRecord) error {
+		n := tableNode{ID: r.ID, Position: positionOf(ofRecord, t.First, r.Place.Line), Record: !r.Bad,
 			Field: strings.Clone(r.Field), Time: graph.NoTime}
+		if r.Bad {
+			n.Position = positionOf(ofBadRecord, t.First, r.Place.Line)
+		}
 		if !r.Time.IsZero() {
 			n.Time = r.Time.Unix()
 		}
 		if r.Title != "" || r.Text != "" {
+			if encoder == nil {
+				return fmt.Errorf("%w: %s has a title or a text, and no encoder makes vectors of it; give the "+
+					"encoder.safetensors that unseen encode leaves in a dataset, made from a sample, or read no texts: "+
+					"set %s-title and %[3]s-text to nothing", shards.ErrSetting, r.Place, kind)
+			}
 			n.Vector, _ = encoder.Encode(encode.Text{Title: r.Title, Body: r.Text})
 		}
 		if t.Source == itemsTable {
@@ -202,7 +223,7 @@ func (d *tableDealer) readSide(ctx context.Context, t *task, o exchange.Options)
 		b := d.bucketOf(n.ID)
 		d.rows[b].Nodes[personSide] = append(d.rows[b].Nodes[personSide], n)
 		return d.add(b, len(n.ID)+len(n.Field)+4*len(n.Vector)+64)
-	})
+	}, bad)
 }
 
 func idsName(bucket int) string     { return fmt.Sprintf("ids-%05d.gob", bucket) }
@@ -267,7 +288,7 @@ func (p *plan) gatherIDs(ctx context.Context, bucket int, batches func(*[]byte) 
 	var ids bucketIDs
 	var err error
 	for side := range ids {
-		if ids[side], err = p.Tables.firstOf(side, all.Nodes[side]); err != nil {
+		if ids[side], err = p.Tables.firstOf(side, all.Nodes[side], &out.Bad); err != nil {
 			return err
 		}
 		for _, n := range ids[side] {
@@ -312,7 +333,7 @@ func placesOf(nodes []tableNode) map[string]int {
 }
 
 // firstOf keeps of every id where it first comes, which is its record where it has one.
-func (t *tablePlan) firstOf(side int, nodes []tableNode) ([]tableNode, error) {
+func (t *tablePlan) firstOf(side int, nodes []tableNode, left *badRows) ([]tableNode, error) {
 	slices.SortFunc(nodes, func(a, b tableNode) int {
 		return cmp.Or(cmp.Compare(a.ID, b.ID), cmp.Compare(a.Position, b.Position))
 	})
@@ -322,7 +343,11 @@ func (t *tablePlan) firstOf(side int, nodes []tableNode) ([]tableNode, error) {
 		case last < 0 || out[last].ID != n.ID:
 			out = append(out, n)
 		case n.Record:
-			return nil, exchange.DuplicateNode(n.ID, t.placeOf(side, n.Position))
+			file := fileOf(n.Position)
+			at := exchange.Place{File: t.Files[side][file], Line: lineOf(n.Position)}
+			if err := exchange.DuplicateNode(n.ID, at, t.badRecords(left, side, file)); err != nil {
+				return nil, err
+			}
 		}
 	}
 	slices.SortFunc(out, func(a, b tableNode) int { return cmp.Compare(a.Position, b.Position) })
@@ -564,7 +589,7 @@ func (p *plan) joinBlock(ctx context.Context, block int, batches func(*[]byte) b
 			of.Nodes)
 	}
 	slices.SortFunc(all.Nodes, func(a, b blockNode) int { return cmp.Compare(a.Number, b.Number) })
-	vectors, err := graph.NewVectors(of.Nodes, p.Layout.Dim)
+	vectors, err := p.Layout.NewVectors(of.Nodes)
 	if err != nil {
 		return err
 	}
@@ -590,10 +615,12 @@ func (p *plan) joinBlock(ctx context.Context, block int, batches func(*[]byte) b
 	all.links(p.Tables.Rule, &kept)
 	out.Links = int64(len(kept.Source))
 	out.Timed = slices.ContainsFunc(kept.Seconds, func(t int64) bool { return t != graph.NoTime })
-	if out.Vectors, err = p.shards().Write(ctx, fmt.Sprintf("vectors-%05d.npy", block), func(w io.Writer) error {
-		return shards.WriteVectors(w, vectors)
-	}); err != nil {
-		return err
+	if vectors != nil {
+		if out.Vectors, err = p.shards().Write(ctx, fmt.Sprintf("vectors-%05d.npy", block), func(w io.Writer) error {
+			return shards.WriteVectors(w, vectors)
+		}); err != nil {
+			return err
+		}
 	}
 	if err := p.keep(ctx, blockName(block), kept); err != nil {
 		return err

@@ -1,7 +1,9 @@
 package job
 
 import (
+	"bytes"
 	"context"
+	"encoding/csv"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -24,6 +26,7 @@ import (
 type shop struct {
 	folder, clicks, parts, items, users, encoder string
 	flags                                        map[string]string // of the import
+	report                                       *exchange.Report  // of one machine
 }
 
 // write writes a file of the shop.
@@ -96,8 +99,15 @@ func newShop(t testing.TB, people, items, rows int, header string, value func(*r
 }
 
 func (s *shop) settings(blocks int) InteractionSettings {
-	return InteractionSettings{Clicks: []string{s.parts}, Items: []string{s.items}, Users: []string{s.users},
-		Flags: s.flags, Encoder: s.encoder, Buckets: blocks, Nodes: 37, Pairs: 150, Plan: sample.Plan{Seed: 5}}
+	o := InteractionSettings{Clicks: []string{s.parts}, Flags: s.flags, Encoder: s.encoder, Buckets: blocks, Nodes: 37,
+		Pairs: 150, Plan: sample.Plan{Seed: 5}}
+	if s.items != "" {
+		o.Items = []string{s.items}
+	}
+	if s.users != "" {
+		o.Users = []string{s.users}
+	}
+	return o
 }
 
 // cut imports the shop on one machine and cuts the dataset.
@@ -105,22 +115,15 @@ func (s *shop) cut(t testing.TB, o InteractionSettings) *shards.Manifest {
 	t.Helper()
 	ctx := context.Background()
 	folder := filepath.Join(t.TempDir(), "dataset")
-	flags := map[string]string{"clicks": s.clicks, "items": s.items, "users": s.users}
+	flags := map[string]string{"clicks": s.clicks, "items": strings.Join(o.Items, ""),
+		"users": strings.Join(o.Users, "")}
 	for name, value := range s.flags {
 		flags[name] = value
 	}
-	must(exchange.Import(ctx, "interactions", folder, exchange.Options{Flags: flags}))(t)
-	d := must(dataset.Open(ctx, folder, dataset.OpenOptions{}))(t)
-	encoder := must(openEncoder(ctx, s.encoder))(t)
-	vectors := must(graph.NewVectors(d.Graph().Len(), encoder.Dim()))(t)
-	for i := range int32(d.Graph().Len()) {
-		row, _ := encoder.Encode(encode.Text{Title: d.Graph().Title(i), Body: must(d.Text(i))(t)})
-		if err := vectors.Set(i, row); err != nil {
-			t.Fatal(err)
-		}
+	s.report = must(exchange.Import(ctx, "interactions", folder, exchange.Options{Flags: flags, Lenient: o.Lenient}))(t)
+	if o.Encoder != "" {
+		writeEncoded(t, folder, o.Encoder)
 	}
-	must(d.WriteVectors(ctx, vectors, nil, dataset.WriteOptions{}))(t)
-	d.Close()
 	d, prepared, err := shards.Dataset(ctx, folder, func(g *graph.Graph) sample.Plan {
 		plan, _ := sample.PlanFor(g)
 		if o.Plan.Split != "" {
@@ -135,6 +138,23 @@ func (s *shop) cut(t testing.TB, o InteractionSettings) *shards.Manifest {
 	defer d.Close()
 	return must(shards.Cut(ctx, shards.Location{Root: filepath.Join(t.TempDir(), "shards")}, prepared,
 		shards.CutSettings{Nodes: o.Nodes, Pairs: o.Pairs}))(t)
+}
+
+// writeEncoded gives a dataset the vectors of its texts.
+func writeEncoded(t testing.TB, folder, path string) {
+	t.Helper()
+	ctx := context.Background()
+	d := must(dataset.Open(ctx, folder, dataset.OpenOptions{}))(t)
+	defer d.Close()
+	encoder := must(openEncoder(ctx, path))(t)
+	vectors := must(graph.NewVectors(d.Graph().Len(), encoder.Dim()))(t)
+	for i := range int32(d.Graph().Len()) {
+		row, _ := encoder.Encode(encode.Text{Title: d.Graph().Title(i), Body: must(d.Text(i))(t)})
+		if err := vectors.Set(i, row); err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(d.WriteVectors(ctx, vectors, nil, dataset.WriteOptions{}))(t)
 }
 
 // TestInteractionsAreThoseOfOneMachine holds the shards of tables against those of a dataset that one machine imported:
@@ -165,6 +185,11 @@ func TestInteractionsAreThoseOfOneMachine(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	ids := newShop(t, 70, 50, 600, "user_id,item_id,timestamp", nil)
+	ids.items, ids.users, ids.encoder = "", "", ""
+	fields := newShop(t, 70, 50, 600, "user_id,item_id,timestamp", nil)
+	fields.items = fields.write(t, "goods.csv", "item_id,category,year\ni3,toys,1999\nx9,tools,2004\ni7,toys,\n")
+	fields.users, fields.encoder = "", ""
 	dates := &[2]sample.Day{}
 	for k, days := range []int64{600, 800} {
 		dates[k] = sample.Day{Time: time.Unix(1_600_000_000+days*86_400, 0).UTC()}
@@ -180,6 +205,8 @@ func TestInteractionsAreThoseOfOneMachine(t *testing.T) {
 		"random": {counted, sample.Plan{Split: sample.RandomLinks}},
 		"dense":  {dense, sample.Plan{Split: sample.LastLinks}},
 		"same":   {same, sample.Plan{}},
+		"ids":    {ids, sample.Plan{}},
+		"fields": {fields, sample.Plan{Split: sample.LastLinks}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			settings := c.settings(1)
@@ -192,7 +219,9 @@ func TestInteractionsAreThoseOfOneMachine(t *testing.T) {
 						continue
 					}
 					to := shards.Location{Root: filepath.Join(t.TempDir(), "shards")}
-					must(ImportInteractions(t.Context(), where, to, settings))(t)
+					if _, bad, err := ImportInteractions(t.Context(), where, to, settings); err != nil || bad.Count > 0 {
+						t.Fatal(bad, err)
+					}
 					got := must(to.Manifest(t.Context()))(t)
 					sameShards(t, fmt.Sprint(runner, " ", buckets), got, want)
 					for _, entry := range must(os.ReadDir(to.Root))(t) {
@@ -203,6 +232,68 @@ func TestInteractionsAreThoseOfOneMachine(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestLenientImportsAreThoseOfOneMachine leaves bad rows out, as one machine does: the same shards, the same number of
+// rows, and the first of them named as in its list. An id that only a bad record has is a node without a record.
+func TestLenientImportsAreThoseOfOneMachine(t *testing.T) {
+	s := newShop(t, 60, 40, 500, "user_id,item_id,timestamp,rating",
+		func(rng *rand.Rand) string { return fmt.Sprint(1 + rng.IntN(5)) })
+	long := strings.Repeat("x", 2000)
+	for name, bad := range map[string]string{
+		"clicks.csv": "p1,,5,3\np2,i2,soon,3\np3,i3\np4,i4,7,many\n\xff,i5,7,3\n" + long + ",i6,7,3\nnew,i7,8,5\n",
+		"items.csv": "onlybad,toys,\xfe\ni0,toys,again\nnever,toys,what,more\n,toys,nobody\nwide," +
+			strings.Repeat("y", 5000) + ",x\nlast,toys,fine\n",
+		"users.csv": "p0,north,again\np0,north,once more\nlate," + strings.Repeat("z", 5000) + ",x\nlate,south,good\n",
+	} {
+		text := string(must(os.ReadFile(filepath.Join(s.folder, name)))(t))
+		header, rest, _ := strings.Cut(text, "\n")
+		half := strings.IndexByte(rest[len(rest)/2:], '\n') + len(rest)/2 + 1
+		s.write(t, name, header+"\n"+rest[:half]+bad+rest[half:])
+	}
+	text := string(must(os.ReadFile(s.clicks))(t))
+	header, rest, _ := strings.Cut(text, "\n")
+	for k, part := range slices.Collect(slices.Chunk(strings.SplitAfter(rest, "\n"), 200)) {
+		s.write(t, fmt.Sprintf("clicks/part-%d.csv", k), header+"\n"+strings.Join(part, ""))
+	}
+	s.write(t, "clicks/part-1a.csv", header+"\n,i1,5,3\n") // nothing but a bad row
+	settings := s.settings(1)
+	settings.Lenient, settings.Clicks = true, []string{s.clicks}
+	want := s.cut(t, settings)
+	list := must(csv.NewReader(bytes.NewReader(must(os.ReadFile(s.report.RejectsFile))(t))).ReadAll())(t)
+	var first []string
+	for _, row := range list[1:11] {
+		first = append(first, strings.Join(row[:4], "|"))
+	}
+	for buckets, clicks := range map[int]string{1: s.clicks, 7: s.parts} {
+		settings.Buckets, settings.Clicks = buckets, []string{clicks}
+		to := shards.Location{Root: filepath.Join(t.TempDir(), "shards")}
+		got, bad, err := ImportInteractions(t.Context(), Runner{}, to, settings)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sameShards(t, clicks, got, want)
+		if clicks == s.parts {
+			bad.Count--
+		}
+		if bad.Count != int64(s.report.Rejected) || bad.Count != int64(len(list)-1) || len(bad.First) != 10 {
+			t.Errorf("%s: %d bad rows, %d named; one machine leaves %d out", clicks, bad.Count, len(bad.First),
+				s.report.Rejected)
+		}
+		for k, row := range bad.First {
+			column := ""
+			if row.Column > 0 {
+				column = fmt.Sprint(row.Column)
+			}
+			have := strings.Join([]string{row.File, fmt.Sprint(row.Line), column, row.Reason}, "|")
+			if clicks == s.clicks && have != first[k] {
+				t.Errorf("bad row %d is %s, on one machine %s", k, have, first[k])
+			}
+		}
+		if clicks == s.parts && bad.First[0].File != filepath.Join(s.parts, "part-1.csv") {
+			t.Errorf("the first bad row is %+v", bad.First[0])
+		}
 	}
 }
 
@@ -268,16 +359,23 @@ func TestTablesThatAreRefused(t *testing.T) {
 			o.Flags = map[string]string{"min-count": "1000"}
 		}, "none of 200 rows is a link"},
 		"a split of nodes": {func(_ *shop, o *InteractionSettings) { o.Plan.Split = sample.ByOrder }, "last-links"},
-		"no texts":         {func(_ *shop, o *InteractionSettings) { o.Items, o.Users = nil, nil }, "unseen fit"},
-		"no encoder":       {func(_ *shop, o *InteractionSettings) { o.Encoder = "" }, "encoder.safetensors"},
-		"an address":       {func(_ *shop, o *InteractionSettings) { o.Clicks = []string{"s3://a/b"} }, "s3://a/b"},
-		"no file":          {func(s *shop, o *InteractionSettings) { o.Clicks = []string{s.clicks + "x"} }, ".csvx"},
+		"no texts":         {func(_ *shop, o *InteractionSettings) { o.Items, o.Users = nil, nil }, "leave the encoder out"},
+		"no encoder":       {func(_ *shop, o *InteractionSettings) { o.Encoder = "" }, "line 2 has a title or a text"},
+		"nothing but bad rows": {func(s *shop, o *InteractionSettings) {
+			o.Clicks, o.Lenient = []string{s.write(t, "few.csv", "user_id,item_id\na,\n,b\n")}, true
+		}, "few.csv: bad record: no clicks"},
+		"no rows, leniently": {func(s *shop, o *InteractionSettings) {
+			o.Lenient = true
+			s.write(t, "clicks/part-2.csv", "user_id,item_id,timestamp\n")
+		}, "part-2.csv: bad record: no clicks"},
+		"an address": {func(_ *shop, o *InteractionSettings) { o.Clicks = []string{"s3://a/b"} }, "s3://a/b"},
+		"no file":    {func(s *shop, o *InteractionSettings) { o.Clicks = []string{s.clicks + "x"} }, ".csvx"},
 	} {
 		s := newShop(t, 40, 30, 200, "user_id,item_id,timestamp", nil)
 		o := s.settings(3)
 		c.change(s, &o)
 		folder := t.TempDir()
-		_, err := ImportInteractions(t.Context(), Runner{}, shards.Location{Root: filepath.Join(folder, "shards")}, o)
+		_, _, err := ImportInteractions(t.Context(), Runner{}, shards.Location{Root: filepath.Join(folder, "shards")}, o)
 		if err == nil || !strings.Contains(err.Error(), c.words) {
 			t.Errorf("%s gives %v", name, err)
 		}

@@ -84,7 +84,7 @@ func TestKilledTaskManagerChangesNothing(t *testing.T) {
 		cluster := &Cluster{Manifest: &shards.Manifest{}}
 		killed{web, pids, "taskFn"}.compare(t, cluster, flink, func(ctx context.Context) (any, error) {
 			to := shards.Location{Root: filepath.Join(t.TempDir(), "shards")}
-			m, err := ImportInteractions(ctx, cluster.Runner, to, settings)
+			m, _, err := ImportInteractions(ctx, cluster.Runner, to, settings)
 			if err == nil {
 				cluster.Manifest = m
 			}

@@ -579,19 +579,24 @@ func (c *collector) Vector(node int32, vector []float32, at Place) error {
 
 func (c *collector) Reject(at Place, reason error, record []byte) error {
 	if !c.options.Lenient {
-		switch fix, settings := hint.Of(reason); {
-		case fix == "":
-			reason = hint.Wrap(reason, "set %v to skip such records", hint.Setting("lenient"))
-		case !slices.Contains(settings, "lenient"):
-			reason = hint.Wrap(reason, "or set %v to skip such records", hint.Setting("lenient"))
-		}
-		return &Error{at, reason}
+		return strictError(at, reason)
 	}
 	c.report.Rejected++
 	if err := c.rejects.add(at, reason, record); err != nil {
 		return diskError(c.scratch, err)
 	}
 	return nil
+}
+
+// strictError is the error of a strict import at a bad record.
+func strictError(at Place, reason error) error {
+	switch fix, settings := hint.Of(reason); {
+	case fix == "":
+		reason = hint.Wrap(reason, "set %v to skip such records", hint.Setting("lenient"))
+	case !slices.Contains(settings, "lenient"):
+		reason = hint.Wrap(reason, "or set %v to skip such records", hint.Setting("lenient"))
+	}
+	return &Error{at, reason}
 }
 
 func (c *collector) Note(format string, a ...any) {

@@ -166,7 +166,7 @@ func importInteractions(ctx context.Context, o Options, s Sink) error {
 		}
 		q := records{ids.file, o, silent{sink}, ids.as, []string{"id"}}
 		if err := q.each(ctx, func(r record) error {
-			if id := r.text(0); id != "" && len(id) <= mostBytes["id"] && utf8.ValidString(id) {
+			if id := r.text(0); usableID(id) {
 				if _, err := ids.of.add(id); err != nil {
 					return withPlace(r.place(), err)
 				}
@@ -187,6 +187,9 @@ func importInteractions(ctx context.Context, o Options, s Sink) error {
 	}
 	return x.join(ctx)
 }
+
+// usableID reports whether an id can be that of a person or an item.
+func usableID(id string) bool { return id != "" && len(id) <= mostBytes["id"] && utf8.ValidString(id) }
 
 // withPlace gives a place to an error of an interner, which knows no places.
 func withPlace(at Place, err error) error {

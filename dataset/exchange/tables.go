@@ -13,6 +13,18 @@ import (
 // A table of interactions that is imported in parts, by many programs at once, is read by the functions of this file:
 // they understand and refuse records as Import does. Whoever calls them joins the parts.
 
+// BadRecords takes the bad records of a lenient import, which leaves them out: where each is, and why it is bad. Without
+// such a function the first one ends the import.
+type BadRecords func(at Place, reason error)
+
+func (f BadRecords) reject(at Place, reason error) error {
+	if f == nil {
+		return strictError(at, reason)
+	}
+	f(at, plainReason(reason))
+	return nil
+}
+
 // Click is a row of a table of clicks. Strings are good until the next row.
 type Click struct {
 	Person, Item string
@@ -45,6 +57,9 @@ func (r LinkRule) Linked(c PairClicks) bool {
 // Rule returns which pairs of a whole table are links, given what all of its parts have.
 func (c ClickColumns) Rule(file string, o Options) (rule LinkRule, err error) {
 	o.format = interactionFormat()
+	if c.Rows == 0 {
+		return rule, noClicks(file)
+	}
 	if rule.Threshold, rule.Least, err = linkRule(o); err != nil {
 		return rule, err
 	}
@@ -64,10 +79,12 @@ func interactionFormat() *Format {
 	return &f
 }
 
-// ReadClicks reads a part of a table of clicks, and stops at the first bad record.
-func ReadClicks(ctx context.Context, path string, o Options, each func(Click) error) (ClickColumns, error) {
+// ReadClicks reads a part of a table of clicks. A part without any record is an error.
+func ReadClicks(ctx context.Context, path string, o Options, each func(Click) error, bad BadRecords) (
+	ClickColumns, error) {
 	o.format = interactionFormat()
-	x := &interactions{sink: strictSink{}, options: o, clicks: path}
+	sink := &partSink{bad: bad}
+	x := &interactions{sink: sink, options: o, clicks: path}
 	rows := int64(0)
 	err := x.clickRecords().each(ctx, func(r record) error {
 		row, ok, err := x.clickRow(r)
@@ -78,18 +95,24 @@ func ReadClicks(ctx context.Context, path string, o Options, each func(Click) er
 		return each(Click{Person: x.ids[0], Item: x.ids[1], Line: r.place().Line, Seconds: row.seconds,
 			Value: row.value})
 	})
-	if err == nil && rows == 0 {
+	if err == nil && rows == 0 && !sink.met {
 		err = noClicks(path)
 	}
 	return ClickColumns{Timed: x.clicked.timed, Rated: x.rated, Counted: x.counted, Ratings: x.ratings, Rows: rows}, err
 }
 
-// ReadSide reads a part of a table of people, graph.SourceOnly, or of items, graph.TargetOnly, and stops at the first
-// bad record. Strings are good until the next record.
-func ReadSide(ctx context.Context, path string, o Options, side graph.Role,
-	each func(NodeRecord, Place) error) error {
+// SideRecord is a record of a person or an item. Strings are good until the next record.
+type SideRecord struct {
+	NodeRecord
+	Place Place
+	Bad   bool // nothing of it but the id is used: there is such a person or item
+}
+
+// ReadSide reads a part of a table of people, graph.SourceOnly, or of items, graph.TargetOnly.
+func ReadSide(ctx context.Context, path string, o Options, side graph.Role, each func(SideRecord) error,
+	bad BadRecords) error {
 	o.format = interactionFormat()
-	x := &interactions{sink: strictSink{}, options: o}
+	x := &interactions{sink: &partSink{bad: bad}, options: o}
 	roles := itemRoles
 	if side == graph.SourceOnly {
 		roles = userRoles
@@ -97,24 +120,28 @@ func ReadSide(ctx context.Context, path string, o Options, side graph.Role,
 	q := records{path, o, x.sink, roles, []string{"id"}}
 	return q.each(ctx, func(r record) error {
 		n, err := x.nodeRecord(r, side)
-		if err == nil && n.ID == "" {
-			err = emptyID()
-		}
 		if err == nil {
 			err = n.fault()
 		}
+		if err == nil && n.ID == "" {
+			err = emptyID()
+		}
 		if err != nil {
-			return &Error{r.place(), err}
+			id := r.text(0)
+			if err := x.sink.Reject(r.place(), err, nil); err != nil || !usableID(id) {
+				return err
+			}
+			return each(SideRecord{NodeRecord{ID: id}, r.place(), true})
 		}
 		if missingValue(n.Field) {
 			n.Field = ""
 		}
-		return each(n, r.place())
+		return each(SideRecord{n, r.place(), false})
 	})
 }
 
-// DuplicateNode is the error of a second record of an id.
-func DuplicateNode(id string, at Place) error { return &Error{at, duplicateID(id)} }
+// DuplicateNode refuses a second record of an id.
+func DuplicateNode(id string, at Place, bad BadRecords) error { return bad.reject(at, duplicateID(id)) }
 
 // SharedID is the error of an id that is an item's, and with the prefix a person's.
 func SharedID(id string) error {
@@ -122,12 +149,19 @@ func SharedID(id string) error {
 		"set %v to a text that no id begins with", hint.Setting("userPrefix"))
 }
 
-// strictSink refuses every bad record, and keeps no notes.
-type strictSink struct{ interactionSink }
+// partSink hands bad records on, or refuses the first, and keeps no notes.
+type partSink struct {
+	interactionSink
+	bad BadRecords
+	met bool // there was one
+}
 
-func (strictSink) Note(string, ...any) {}
+func (*partSink) Note(string, ...any) {}
 
-func (strictSink) Reject(at Place, reason error, _ []byte) error { return &Error{at, reason} }
+func (s *partSink) Reject(at Place, reason error, _ []byte) error {
+	s.met = true
+	return s.bad.reject(at, reason)
+}
 
 // Tabular reports whether a file of a folder is a table, by its name: hidden files and markers such as _SUCCESS are
 // none.

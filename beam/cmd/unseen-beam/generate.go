@@ -75,8 +75,12 @@ func printShards(cmd *cobra.Command, place string, m *shards.Manifest, asJSON bo
 	if asJSON {
 		return printJSON(cmd.OutOrStdout(), m)
 	}
+	vectors := ""
+	if m.Dim == 0 {
+		vectors = " without vectors"
+	}
 	_, err := fmt.Fprintf(cmd.OutOrStdout(),
-		"%s: %d nodes in %d blocks, %d links in %d shards, %d training pairs in %d shards, held-out pairs in %d\n",
-		place, m.Nodes, len(m.Blocks), m.Links, len(m.LinkShards), m.Extent.Pairs, len(m.Train), len(m.Test))
+		"%s: %d nodes%s in %d blocks, %d links in %d shards, %d training pairs in %d shards, held-out pairs in %d\n",
+		place, m.Nodes, vectors, len(m.Blocks), m.Links, len(m.LinkShards), m.Extent.Pairs, len(m.Train), len(m.Test))
 	return err
 }

@@ -3,6 +3,8 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
+	"maps"
 	"runtime"
 	"slices"
 	"strings"
@@ -14,6 +16,7 @@ import (
 	"unseen/beam/shards"
 	"unseen/dataset/exchange"
 	"unseen/graph"
+	"unseen/internal/amount"
 	"unseen/sample"
 )
 
@@ -25,14 +28,14 @@ type importFlags struct {
 	seed                uint64
 	cut                 shards.CutSettings
 	works               job.ImportSettings
+	lenient             bool
 	dates               [2]string          // where validation and test begin
 	tables              map[string]*string // settings of interactions, by name
 }
 
-// notTables are the settings of interactions that need one machine: all that is about what was shown, and to go on
-// after bad rows.
+// notTables are the settings of interactions that need one machine: all that is about what was shown.
 var notTables = []string{"impressions", "impression-user", "impression-item", "impression-time", "position", "surface",
-	"probability", "clicked", "exposed", "log", "lenient"}
+	"probability", "clicked", "exposed", "log"}
 
 // needsOneMachine says so of a flag that unseen import has.
 func needsOneMachine(_ *cobra.Command, err error) error {
@@ -62,18 +65,27 @@ encode leaves in a dataset: make one from a sample of the works first.
 --from interactions reads tables of people and items as jobs: --clicks, --items
 and --users, each a file or a folder of files, in the order of their names. The
 shards are those of unseen import interactions and unseen-beam import, byte for
-byte, but for impressions and lenient imports, which need one machine. Titles
-and texts become vectors by --encoder.`,
+byte, but for impressions, which need one machine. Titles and texts become
+vectors by --encoder. Without it, shards have no vectors: factors of people and
+items are learned of the ids alone (unseen-beam fit --method mle).
+
+A bad row stops the import; the error names the file and line. --lenient leaves
+such rows out, counts them and names the first ten.`,
 		Example: `  unseen-beam import papers -o shards
   unseen-beam import --from openalex works -o shards --encoder sample/encoder.safetensors --blocks 128
   unseen-beam import --from interactions --clicks clicks --items items.csv -o shards \
     --encoder sample/encoder.safetensors`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			m, err := f.run(cmd, args)
-			if err != nil {
+			m, bad, err := f.run(cmd, args)
+			switch {
+			case err != nil:
 				return err
+			case bad == nil:
+				return printShards(cmd, f.output, m, f.asJSON)
+			case f.asJSON:
+				return printJSON(cmd.OutOrStdout(), lenientImport{m, *bad})
 			}
-			return printShards(cmd, f.output, m, f.asJSON)
+			return errors.Join(printShards(cmd, f.output, m, false), printBad(cmd.OutOrStdout(), *bad))
 		},
 	}
 	flags := cmd.Flags()
@@ -85,6 +97,7 @@ and texts become vectors by --encoder.`,
 	flags.Float64Var(&f.works.Test, "test", .2, "of works: share of the nodes that are held out")
 	flags.StringVar(&f.split, "split", "", "order, random or whole, of people and items last-links, link-date,\n"+
 		"random-links or whole (default: as suits)")
+	flags.BoolVar(&f.lenient, "lenient", false, "of interactions: leave bad rows out; name the first ten")
 	flags.StringVar(&f.dates[0], "validation-from", "", "of link-date: `DATE` of the first links that are set aside")
 	flags.StringVar(&f.dates[1], "test-from", "", "of link-date: `DATE` of the first links that are held out")
 	flags.IntVar(&f.negatives, "negatives", graph.DefaultPerLink, "unlinked pairs per link")
@@ -109,13 +122,45 @@ and texts become vectors by --encoder.`,
 	return cmd
 }
 
-// interactions makes shards of tables.
-func (f *importFlags) interactions(cmd *cobra.Command, to shards.Location) (*shards.Manifest, error) {
+// lenientImport is what a lenient import prints as JSON.
+type lenientImport struct {
+	*shards.Manifest
+	Bad job.BadRows `json:"badRows"` // that were left out
+}
+
+// printBad names rows that were left out.
+func printBad(w io.Writer, bad job.BadRows) error {
+	if bad.Count == 0 {
+		return nil
+	}
+	text := amount.OneOrMore(int(bad.Count), "bad row was", "bad rows were") + " left out:\n"
+	for _, row := range bad.First {
+		text += fmt.Sprintf("  %s: %s\n", exchange.Place{File: row.File, Line: row.Line, Column: row.Column}, row.Reason)
+	}
+	if more := int(bad.Count) - len(bad.First); more > 0 {
+		text += fmt.Sprintf("  and %s more\n", amount.Text(more))
+	}
+	_, err := io.WriteString(w, text)
+	return err
+}
+
+// tablesOnly refuses flags of interactions with other sources.
+func (f *importFlags) tablesOnly(cmd *cobra.Command) error {
+	for _, name := range append(slices.Sorted(maps.Keys(f.tables)), "lenient") {
+		if cmd.Flags().Changed(name) {
+			return fmt.Errorf("--%s is of interactions; give --from interactions, or leave it out", name)
+		}
+	}
+	return nil
+}
+
+// interactions makes shards of tables. Bad rows are nil where the first one ends the import.
+func (f *importFlags) interactions(cmd *cobra.Command, to shards.Location) (*shards.Manifest, *job.BadRows, error) {
 	if err := f.ready(cmd); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	s := job.InteractionSettings{Flags: map[string]string{}, Encoder: f.works.Encoder, Buckets: f.works.Blocks,
-		Nodes: f.cut.Nodes, Pairs: f.cut.Pairs}
+		Nodes: f.cut.Nodes, Pairs: f.cut.Pairs, Lenient: f.lenient}
 	paths := map[string]*[]string{"clicks": &s.Clicks, "items": &s.Items, "users": &s.Users}
 	for name, value := range f.tables {
 		switch into, is := paths[name]; {
@@ -128,9 +173,13 @@ func (f *importFlags) interactions(cmd *cobra.Command, to shards.Location) (*sha
 	s.Plan = sample.Plan{Split: sample.SplitKind(f.split), Seed: f.seed, PerLink: f.negatives}
 	var err error
 	if s.Plan.Dates, err = f.days(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return job.ImportInteractions(cmd.Context(), f.runner, to, s)
+	m, bad, err := job.ImportInteractions(cmd.Context(), f.runner, to, s)
+	if err != nil || !f.lenient {
+		return m, nil, err
+	}
+	return m, &bad, nil
 }
 
 // days are the dates of a split; nil without.
@@ -150,22 +199,33 @@ func (f *importFlags) days() (*[2]sample.Day, error) {
 }
 
 // run makes the shards.
-func (f *importFlags) run(cmd *cobra.Command, args []string) (*shards.Manifest, error) {
+func (f *importFlags) run(cmd *cobra.Command, args []string) (*shards.Manifest, *job.BadRows, error) {
 	to := shards.Location{Root: f.output}
 	switch {
 	case f.output == "":
-		return nil, errors.New("give the shards a place with -o")
+		return nil, nil, errors.New("give the shards a place with -o")
+	case f.from == "interactions":
+		if len(args) > 0 {
+			return nil, nil, fmt.Errorf("the path %s; name tables by --clicks, --items and --users", args[0])
+		}
+		return f.interactions(cmd, to)
+	}
+	if err := f.tablesOnly(cmd); err != nil {
+		return nil, nil, err
+	}
+	m, err := f.others(cmd, to, args)
+	return m, nil, err
+}
+
+// others makes shards of a dataset or of works.
+func (f *importFlags) others(cmd *cobra.Command, to shards.Location, args []string) (*shards.Manifest, error) {
+	switch {
 	case f.from == "openalex":
 		if err := f.ready(cmd); err != nil {
 			return nil, err
 		}
 		f.works.Paths, f.works.Pairs, f.works.Negatives, f.works.Seed = args, f.cut.Pairs, f.negatives, f.seed
 		return job.Import(cmd.Context(), f.runner, to, f.works)
-	case f.from == "interactions":
-		if len(args) > 0 {
-			return nil, fmt.Errorf("the path %s; name tables by --clicks, --items and --users", args[0])
-		}
-		return f.interactions(cmd, to)
 	case f.from != "dataset":
 		return nil, fmt.Errorf("--from is %q; give dataset, openalex or interactions", f.from)
 	case len(args) != 1:
