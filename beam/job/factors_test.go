@@ -25,11 +25,16 @@ import (
 // all vectors are 0.
 func newMarket(t testing.TB, people, items int, texts bool) setup {
 	t.Helper()
+	return newMarketOf(t, people, items, 6, texts)
+}
+
+// newMarketOf is a market with vectors of a dimension, which may be 0.
+func newMarketOf(t testing.TB, people, items, dim int, texts bool) setup {
+	t.Helper()
 	rng := rand.New(rand.NewPCG(3, uint64(people)))
 	var b graph.Builder
-	const dim = 6
 	nodes := people + items
-	vectors := must(graph.NewVectors(nodes, dim))(t)
+	vectors := must((&shards.NodeLayout{Dim: dim}).NewVectors(nodes))(t)
 	for i := range nodes {
 		role := graph.SourceOnly
 		switch {
@@ -47,6 +52,9 @@ func newMarket(t testing.TB, people, items int, texts bool) setup {
 			}
 			row[i%4] += 1
 		}
+		if dim == 0 {
+			continue
+		}
 		if err := vectors.Set(int32(i), row); err != nil {
 			t.Fatal(err)
 		}
@@ -59,7 +67,9 @@ func newMarket(t testing.TB, people, items int, texts bool) setup {
 		}
 	}
 	g, _, err := b.Build()
-	g = must(must(g, err)(t).WithVectors(vectors))(t)
+	if must(g, err)(t); dim > 0 {
+		g = must(g.WithVectors(vectors))(t)
+	}
 	return setup{must(sample.Prepare(t.Context(), g, sample.Options{Origin: sample.Origin{Plan: sample.Plan{
 		Split: sample.RandomLinks, PerLink: 2, Seed: 4}}}))(t)}
 }

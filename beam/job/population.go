@@ -30,7 +30,7 @@ func init() {
 // What is drawn, counted and tallied comes back as a file per shard, which the driver adds up in order; gradients and
 // Fisher's information are summed by workers, in a tree.
 func (e *Cluster) Population(hold int) fit.Population {
-	return &population{e, e.Manifest.Train, hold, e.Manifest.Rates}
+	return &population{e, e.Manifest.Train, hold, e.Manifest.Rates, true}
 }
 
 // Held draws about so many of the held-out pairs, those of whole sources, to judge models by; all where there are no
@@ -56,6 +56,7 @@ type population struct {
 	shards []shards.Shard
 	hold   int
 	rates  bool // some are known by clicks, and what these say is to be learned
+	bayes  bool // it is learned from by bayes, which compares vectors
 }
 
 // Checksum implements fit.Population.
@@ -137,8 +138,10 @@ func (p *population) Survey(ctx context.Context, c fit.PairChoice) (out fit.Pair
 		return out, fmt.Errorf("%w: what clicks say is learned by bayes on one machine; leave the clicks out of the "+
 			"dataset, or use mle", fit.ErrData)
 	}
-	if err := p.haveVectorsFor("diagonal"); err != nil {
-		return out, err
+	if p.bayes {
+		if err := p.haveVectorsFor("diagonal"); err != nil {
+			return out, err
+		}
 	}
 	err = p.pieces(ctx, p.piece("survey", c), func(content []byte) error {
 		var part fit.PairSurvey
