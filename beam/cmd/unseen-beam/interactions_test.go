@@ -7,10 +7,17 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	"unseen/beam/shards"
+	"unseen/dataset/exchange"
 	"unseen/encode"
+	"unseen/fit"
+	"unseen/graph"
+	"unseen/model"
+	"unseen/sample"
 )
 
 // TestFromTablesToLists goes from tables of people and items to lists, by bayes. Factors are refused by name.
@@ -125,6 +132,93 @@ func factorsFromTables(t *testing.T, at func(string) string) {
 		args = append([]string{"fit", at("shards"), "-o", at("never"), "--quiet"}, args...)
 		if _, err := run(t, args...); err == nil || !strings.Contains(err.Error(), words) {
 			t.Errorf("%v: %v", args, err)
+		}
+	}
+}
+
+// TestFromIdsToLists learns factors of clicks with nothing but ids, of which one row is bad, and holds them against one
+// machine.
+func TestFromIdsToLists(t *testing.T) {
+	ctx := context.Background()
+	work := t.TempDir()
+	at := func(name string) string { return filepath.Join(work, name) }
+	clicks := "user_id,item_id\n"
+	for i := range 50 {
+		for k := range 8 {
+			clicks += fmt.Sprintf("p%d,i%d\n", i, (i%3)*13+(i*5+k*(2+i%3))%17)
+		}
+	}
+	if err := os.WriteFile(at("clicks.csv"), []byte(clicks+"p1,\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	tables := []string{"import", "--from", "interactions", "--clicks", at("clicks.csv"), "--block", "30", "-o",
+		at("shards")}
+	if _, err := run(t, tables...); err == nil || !strings.Contains(err.Error(), "clicks.csv, line 402") ||
+		!strings.Contains(err.Error(), "lenient") {
+		t.Errorf("a bad row: %v", err)
+	}
+	out, err := run(t, append(tables, "--lenient")...)
+	if err != nil || !strings.Contains(out, "nodes without vectors in 4 blocks") ||
+		!strings.Contains(out, "1 bad row was left out:\n  "+at("clicks.csv")+", line 402: bad record: the item is empty") {
+		t.Fatalf("a lenient import: %q, %v", out, err)
+	}
+	tables[len(tables)-1] = at("again")
+	out, err = run(t, append(tables, "--lenient", "--json")...)
+	var imported lenientImport
+	if err == nil {
+		err = json.Unmarshal([]byte(out), &imported)
+	}
+	if err != nil || imported.Nodes != 50+43 || imported.Bad.Count != 1 || imported.Bad.First[0].Line != 402 {
+		t.Fatalf("a lenient import as JSON: %q, %v", out, err)
+	}
+	if _, err := exchange.Import(ctx, "interactions", at("dataset"), exchange.Options{Lenient: true,
+		Flags: map[string]string{"clicks": at("clicks.csv")}}); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := run(t, "import", at("dataset"), "-o", at("cut"), "--block", "30"); err != nil ||
+		!strings.Contains(out, "without vectors") {
+		t.Errorf("import of a dataset: %q, %v", out, err)
+	}
+	d, prepared, err := shards.Dataset(ctx, at("dataset"), func(g *graph.Graph) sample.Plan {
+		plan, _ := sample.PlanFor(g)
+		plan.Seed = 1
+		return plan
+	}, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	one, err := fit.Fit(ctx, prepared.Problem, fit.Settings{Method: "mle", Ridge: factorRidge, Seed: 1,
+		LBFGS: fit.LBFGSSettings{Iterations: 3}}.For(prepared.Problem.Nodes))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, place := range []string{"shards", "cut"} {
+		if _, err := run(t, "fit", at(place), "-o", at(place+".safetensors"), "--method", "mle", "--iterations", "3",
+			"--quiet"); err != nil {
+			t.Fatal(err)
+		}
+		file, err := model.Open(at(place + ".safetensors"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := file.Model(prepared.Problem.Nodes)
+		if err != nil || !slices.Equal(m.LinkParams, one.LinkParams) ||
+			!slices.Equal(m.PropensityParams, one.PropensityParams) {
+			t.Errorf("factors of %s are not those of one machine: %v", place, err)
+		}
+	}
+	if out, err = run(t, "evaluate", at("shards.safetensors"), at("shards"), "--exact"); err != nil ||
+		!strings.Contains(out, "recall@100") || strings.Contains(out, "NaN") {
+		t.Errorf("evaluate: %q, %v", out, err)
+	}
+	if out, err = run(t, "recommend", at("shards.safetensors"), at("shards"), "-o", at("lists"), "-k", "3"); err != nil ||
+		!strings.Contains(out, "50 nodes") {
+		t.Errorf("recommend: %q, %v", out, err)
+	}
+	for _, c := range [][]string{{"fit", at("shards"), "-o", at("never")}, {"index", at("shards")}} {
+		if _, err := run(t, c...); err == nil || !strings.Contains(err.Error(), "have no vectors") {
+			t.Errorf("%v: %v", c, err)
 		}
 	}
 }
