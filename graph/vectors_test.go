@@ -38,6 +38,7 @@ func TestVectors(t *testing.T) {
 	}
 	must(t, v.Close())
 	must(t, v.Close())
+	must(t, (*Vectors)(nil).Close())
 	_, err = with.Induced([]int32{0})
 	wantError(t, err, ErrShape, "closed")
 }

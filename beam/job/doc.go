@@ -35,6 +35,8 @@
 //	descent, err := cluster.Factors(ctx, fit.Settings{Method: "mle", Link: "factors", Ridge: 1})
 //	found, err := descent.Run(ctx)
 //
+// Shards may have no vectors, as ImportInteractions makes them of ids alone: factors are all that is learned of them.
+//
 // Minibatch, which Adam needs, is refused with engine.ErrUnsupported.
 //
 // # What goes wrong

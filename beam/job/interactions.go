@@ -26,8 +26,8 @@ type InteractionSettings struct {
 	Clicks, Items, Users []string // files or folders that all machines see
 	// Flags are those of the format interactions: the names of columns, the threshold of ratings and so on.
 	Flags map[string]string
-	// Encoder makes vectors of titles and texts: the encoder.safetensors of unseen encode. Without one there are neither
-	// texts nor vectors: factors are learned of the ids.
+	// Encoder makes vectors of titles and texts: the encoder.safetensors of unseen encode. Without one there are
+	// neither texts nor vectors: factors are learned of the ids.
 	Encoder string
 	Lenient bool // bad rows are left out and counted; else the first one ends the import
 	Buckets int  // how many parts ids are dealt to while they are joined; 0 means 16
@@ -83,8 +83,8 @@ func ImportInteractions(ctx context.Context, runner Runner, to shards.Location, 
 		return nil, bad, err
 	}
 	if to.Exists(ctx, shards.ManifestFile) {
-		return nil, bad, fmt.Errorf("%w: %s holds shards already; give another place, or remove them", shards.ErrContent,
-			to.Root)
+		return nil, bad, fmt.Errorf("%w: %s holds shards already; give another place, or remove them",
+			shards.ErrContent, to.Root)
 	}
 	tables := &tablePlan{Settings: s, Prefix: graph.PersonPrefix}
 	if given, is := s.Flags["user-prefix"]; is {

@@ -211,8 +211,8 @@ func (d *tableDealer) readSide(ctx context.Context, t *task, o exchange.Options,
 		if r.Title != "" || r.Text != "" {
 			if encoder == nil {
 				return fmt.Errorf("%w: %s has a title or a text, and no encoder makes vectors of it; give the "+
-					"encoder.safetensors that unseen encode leaves in a dataset, made from a sample, or read no texts: "+
-					"set %s-title and %[3]s-text to nothing", shards.ErrSetting, r.Place, kind)
+					"encoder.safetensors that unseen encode leaves in a dataset, made from a sample, or read no "+
+					"texts: set %s-title and %[3]s-text to nothing", shards.ErrSetting, r.Place, kind)
 			}
 			n.Vector, _ = encoder.Encode(encode.Text{Title: r.Title, Body: r.Text})
 		}

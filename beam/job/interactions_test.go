@@ -219,7 +219,8 @@ func TestInteractionsAreThoseOfOneMachine(t *testing.T) {
 						continue
 					}
 					to := shards.Location{Root: filepath.Join(t.TempDir(), "shards")}
-					if _, bad, err := ImportInteractions(t.Context(), where, to, settings); err != nil || bad.Count > 0 {
+					_, bad, err := ImportInteractions(t.Context(), where, to, settings)
+					if err != nil || bad.Count > 0 {
 						t.Fatal(bad, err)
 					}
 					got := must(to.Manifest(t.Context()))(t)
@@ -359,7 +360,7 @@ func TestTablesThatAreRefused(t *testing.T) {
 			o.Flags = map[string]string{"min-count": "1000"}
 		}, "none of 200 rows is a link"},
 		"a split of nodes": {func(_ *shop, o *InteractionSettings) { o.Plan.Split = sample.ByOrder }, "last-links"},
-		"no texts":         {func(_ *shop, o *InteractionSettings) { o.Items, o.Users = nil, nil }, "leave the encoder out"},
+		"no texts":         {func(_ *shop, o *InteractionSettings) { o.Items, o.Users = nil, nil }, "leave the encoder"},
 		"no encoder":       {func(_ *shop, o *InteractionSettings) { o.Encoder = "" }, "line 2 has a title or a text"},
 		"nothing but bad rows": {func(s *shop, o *InteractionSettings) {
 			o.Clicks, o.Lenient = []string{s.write(t, "few.csv", "user_id,item_id\na,\n,b\n")}, true
@@ -375,7 +376,8 @@ func TestTablesThatAreRefused(t *testing.T) {
 		o := s.settings(3)
 		c.change(s, &o)
 		folder := t.TempDir()
-		_, _, err := ImportInteractions(t.Context(), Runner{}, shards.Location{Root: filepath.Join(folder, "shards")}, o)
+		to := shards.Location{Root: filepath.Join(folder, "shards")}
+		_, _, err := ImportInteractions(t.Context(), Runner{}, to, o)
 		if err == nil || !strings.Contains(err.Error(), c.words) {
 			t.Errorf("%s gives %v", name, err)
 		}

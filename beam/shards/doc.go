@@ -3,7 +3,7 @@
 //
 //	shards.json                 what there is, with the size and SHA-256 of every file
 //	nodes-00003.parquet         ids and fields of a block of nodes
-//	vectors-00003.npy           their vectors, float32 or float16
+//	vectors-00003.npy           their vectors, float32 or float16; none where nodes have no vectors
 //	links-00003-00001.parquet   all links from block 3 to block 1
 //	train-00003-00001-0.parquet pairs to learn from, from block 3 to block 1: source, target, linked, weight, rate
 //	test-00003-00001-0.parquet  pairs to judge by

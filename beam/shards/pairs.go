@@ -539,8 +539,8 @@ func (l *NodeLayout) Fill(n *model.Nodes) {
 	}
 }
 
-// OpenBlock opens the vectors of a block, for the caller to close, and reads its table. Vectors are nil where nodes have
-// none.
+// OpenBlock opens the vectors of a block, for the caller to close, and reads its table. Vectors are nil where nodes
+// have none.
 func (s Location) OpenBlock(ctx context.Context, l *NodeLayout, b NodeBlock) (*graph.Vectors, NodeTable, error) {
 	table, err := s.Table(ctx, l, b)
 	if err != nil || l.Dim == 0 {

@@ -13,8 +13,8 @@ import (
 // A table of interactions that is imported in parts, by many programs at once, is read by the functions of this file:
 // they understand and refuse records as Import does. Whoever calls them joins the parts.
 
-// BadRecords takes the bad records of a lenient import, which leaves them out: where each is, and why it is bad. Without
-// such a function the first one ends the import.
+// BadRecords takes the bad records of a lenient import, which leaves them out: where each is, and why it is bad.
+// Without such a function the first one ends the import.
 type BadRecords func(at Place, reason error)
 
 func (f BadRecords) reject(at Place, reason error) error {

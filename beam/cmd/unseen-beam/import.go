@@ -135,7 +135,8 @@ func printBad(w io.Writer, bad job.BadRows) error {
 	}
 	text := amount.OneOrMore(int(bad.Count), "bad row was", "bad rows were") + " left out:\n"
 	for _, row := range bad.First {
-		text += fmt.Sprintf("  %s: %s\n", exchange.Place{File: row.File, Line: row.Line, Column: row.Column}, row.Reason)
+		at := exchange.Place{File: row.File, Line: row.Line, Column: row.Column}
+		text += fmt.Sprintf("  %s: %s\n", at, row.Reason)
 	}
 	if more := int(bad.Count) - len(bad.First); more > 0 {
 		text += fmt.Sprintf("  and %s more\n", amount.Text(more))
