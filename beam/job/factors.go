@@ -44,7 +44,7 @@ func (e *Cluster) haveVectorsFor(link string) error {
 		return nil
 	}
 	return fmt.Errorf("%w: the shards in %s have no vectors, as the link model %s needs; learn factors, by mle or "+
-		"another method than bayes, or import titles and texts with an encoder", fit.ErrData, e.Shards.Root, link)
+		"another method than bayes, or encode texts and import again", fit.ErrData, e.Shards.Root, link)
 }
 
 // Factors returns the training of factors of people and items by the pairs of the shards, ready to run. The rounds are

@@ -360,8 +360,10 @@ func TestTablesThatAreRefused(t *testing.T) {
 			o.Flags = map[string]string{"min-count": "1000"}
 		}, "none of 200 rows is a link"},
 		"a split of nodes": {func(_ *shop, o *InteractionSettings) { o.Plan.Split = sample.ByOrder }, "last-links"},
-		"no texts":         {func(_ *shop, o *InteractionSettings) { o.Items, o.Users = nil, nil }, "leave the encoder"},
-		"no encoder":       {func(_ *shop, o *InteractionSettings) { o.Encoder = "" }, "line 2 has a title or a text"},
+		"an encoder of nothing": {func(_ *shop, o *InteractionSettings) {
+			o.Items, o.Users = nil, nil
+		}, "leave the encoder out"},
+		"no encoder": {func(_ *shop, o *InteractionSettings) { o.Encoder = "" }, "line 2 has a title or a text"},
 		"nothing but bad rows": {func(s *shop, o *InteractionSettings) {
 			o.Clicks, o.Lenient = []string{s.write(t, "few.csv", "user_id,item_id\na,\n,b\n")}, true
 		}, "few.csv: bad record: no clicks"},

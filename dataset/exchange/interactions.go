@@ -258,23 +258,42 @@ func linkRule(o Options) (threshold, least float64, err error) {
 	return threshold, least, nil
 }
 
-// beside looks for the files that usually lie beside the clicks: those of RecBole and of MovieLens.
+// beside takes the files that usually lie beside the clicks.
 func (x *interactions) beside() {
-	take := func(into *string, path, what string) bool {
-		if _, err := os.Stat(path); *into != "" || err != nil {
-			return false
+	goods, users := Beside(x.clicks)
+	for _, f := range []struct {
+		into        *string
+		found, what string
+	}{{&x.goods, goods, "items"}, {&x.users, users, "users"}} {
+		if *f.into == "" && f.found != "" {
+			*f.into = f.found
+			x.sink.Note("%s", UsedBeside(f.found, f.what, x.clicks))
 		}
-		*into = path
-		x.sink.Note("%s: using it for %s, since it lies beside %s.", path, what, filepath.Base(x.clicks))
-		return true
 	}
-	folder, base := filepath.Split(x.clicks)
-	if stem, atomic := strings.CutSuffix(x.clicks, ".inter"); atomic {
-		take(&x.goods, stem+".item", "items")
-		take(&x.users, stem+".user", "users")
-	} else if stem, _ := stemOf(base); stem == "ratings" {
-		take(&x.goods, filepath.Join(folder, "movies.csv"), "items")
+}
+
+// Beside returns the files of items and of people that usually lie beside clicks, those of RecBole and of MovieLens;
+// "" where there are none.
+func Beside(clicks string) (items, users string) {
+	there := func(path string) string {
+		if _, err := os.Stat(path); err != nil {
+			return ""
+		}
+		return path
 	}
+	folder, base := filepath.Split(clicks)
+	if stem, atomic := strings.CutSuffix(clicks, ".inter"); atomic {
+		return there(stem + ".item"), there(stem + ".user")
+	}
+	if stem, _ := stemOf(base); stem == "ratings" {
+		return there(filepath.Join(folder, "movies.csv")), ""
+	}
+	return "", ""
+}
+
+// UsedBeside says that a file that lies beside clicks is used.
+func UsedBeside(path, what, clicks string) string {
+	return fmt.Sprintf("%s: using it for %s, since it lies beside %s.", path, what, filepath.Base(clicks))
 }
 
 // ends reads the person, the item and the time of a record; false where the record was rejected. Numbers of the person

@@ -171,6 +171,9 @@ func (f *importFlags) interactions(cmd *cobra.Command, to shards.Location) (*sha
 			s.Flags[name] = *value
 		}
 	}
+	if len(s.Clicks) > 0 {
+		f.beside(cmd, &s)
+	}
 	s.Plan = sample.Plan{Split: sample.SplitKind(f.split), Seed: f.seed, PerLink: f.negatives}
 	var err error
 	if s.Plan.Dates, err = f.days(); err != nil {
@@ -181,6 +184,23 @@ func (f *importFlags) interactions(cmd *cobra.Command, to shards.Location) (*sha
 		return m, nil, err
 	}
 	return m, &bad, nil
+}
+
+// beside takes the files that usually lie beside the clicks, as one machine does.
+func (f *importFlags) beside(cmd *cobra.Command, s *job.InteractionSettings) {
+	items, users := exchange.Beside(s.Clicks[0])
+	for _, t := range []struct {
+		into        *[]string
+		found, what string
+	}{{&s.Items, items, "items"}, {&s.Users, users, "users"}} {
+		if len(*t.into) > 0 || t.found == "" {
+			continue
+		}
+		*t.into = []string{t.found}
+		if !f.quiet {
+			fmt.Fprintln(cmd.ErrOrStderr(), exchange.UsedBeside(t.found, t.what, s.Clicks[0]))
+		}
+	}
 }
 
 // days are the dates of a split; nil without.

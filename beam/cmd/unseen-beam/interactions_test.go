@@ -218,6 +218,15 @@ func TestFromIdsToLists(t *testing.T) {
 		"3"); err != nil || !strings.Contains(out, "50 nodes") {
 		t.Errorf("recommend: %q, %v", out, err)
 	}
+	for name, text := range map[string]string{"ratings.csv": clicks, "movies.csv": "movieId,title\ni1,one\n"} {
+		if err := os.WriteFile(at(name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := run(t, "import", "--from", "interactions", "--clicks", at("ratings.csv"), "-o",
+		at("never")); err == nil || !strings.Contains(err.Error(), "movies.csv, line 2 has a title") {
+		t.Errorf("titles beside clicks, and no encoder: %v", err)
+	}
 	for _, c := range [][]string{{"fit", at("shards"), "-o", at("never")}, {"index", at("shards")}} {
 		if _, err := run(t, c...); err == nil || !strings.Contains(err.Error(), "have no vectors") {
 			t.Errorf("%v: %v", c, err)
