@@ -10,7 +10,7 @@ import (
 // BadRows are the rows that a lenient import left out.
 type BadRows struct {
 	Count int64    `json:"count"`
-	First []BadRow `json:"first"` // at most ten: of clicks, then of people, then of items, in the order of their files
+	First []BadRow `json:"first"` // at most ten: of clicks, then of people, then of items, by file and line
 }
 
 // BadRow is one of them.
