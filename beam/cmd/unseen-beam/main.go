@@ -19,11 +19,13 @@ import (
 	"runtime/debug"
 	"slices"
 	"syscall"
+	"unicode"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 	"github.com/spf13/cobra"
 
 	"unseen/beam/job"
+	"unseen/hint"
 )
 
 // workerGarbage is how much of its memory a worker lets become garbage, in percent of what it needs. It drops a shard's
@@ -55,13 +57,30 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := newRoot().ExecuteContext(ctx); err != nil {
+	if failed, err := newRoot().ExecuteContextC(ctx); err != nil {
 		if errors.Is(err, context.Canceled) {
 			err = errors.New("stopped")
 		}
-		fmt.Fprintln(os.Stderr, "unseen-beam:", err)
+		fmt.Fprintln(os.Stderr, "unseen-beam:", worded(failed, err))
 		os.Exit(1)
 	}
+}
+
+// worded is an error in the words of the command that failed: settings that it has are named by their flags.
+func worded(failed *cobra.Command, err error) string {
+	return hint.Render(err, func(s hint.Setting) string {
+		flag := ""
+		for _, letter := range s {
+			if unicode.IsUpper(letter) {
+				flag += "-"
+			}
+			flag += string(unicode.ToLower(letter))
+		}
+		if failed.Flags().Lookup(flag) == nil {
+			return string(s)
+		}
+		return "--" + flag
+	})
 }
 
 // initialise readies Beam, which reads the command line as well: it is shown none.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"math"
 	"os"
@@ -14,6 +15,7 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 
 	"unseen/dataset"
+	"unseen/hint"
 	"unseen/world"
 )
 
@@ -21,6 +23,22 @@ func TestMain(m *testing.M) {
 	flag.Parse()
 	beam.Init()
 	os.Exit(m.Run())
+}
+
+// spoken is an error as the program words it.
+type spoken struct {
+	text string
+	error
+}
+
+func (e spoken) Error() string { return e.text }
+func (e spoken) Unwrap() error { return e.error }
+
+func TestSettingsAreNamedByFlags(t *testing.T) {
+	err := hint.Wrap(errors.New("two of a kind"), "set %v or %v", hint.Setting("userPrefix"), hint.Setting("tokens"))
+	if got := worded(newImport(), err); got != "two of a kind; set --user-prefix or tokens" {
+		t.Errorf("%q", got)
+	}
 }
 
 // run runs the command line and returns what it prints.
@@ -31,7 +49,10 @@ func run(t *testing.T, args ...string) (string, error) {
 	root.SetOut(&out)
 	root.SetErr(&messages)
 	root.SetArgs(args)
-	err := root.ExecuteContext(context.Background())
+	failed, err := root.ExecuteContextC(context.Background())
+	if err != nil {
+		err = spoken{worded(failed, err), err}
+	}
 	return out.String(), err
 }
 
