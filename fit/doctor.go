@@ -326,7 +326,7 @@ func (d *diagnosis) sum(ctx context.Context, e engine.Engine, by engine.Predicto
 func (d *diagnosis) tally(ctx context.Context) error {
 	r := d.result
 	if all := r.all; all.whole() {
-		t, err := all.Tally(ctx, r.predictor(), d.floor())
+		t, err := all.Tally(ctx, all.predictor(r), d.floor())
 		if err != nil {
 			return err
 		}

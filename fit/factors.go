@@ -36,10 +36,15 @@ func (s Settings) For(n model.Nodes) Settings {
 // withLog lets exposure that is learned with factors depend on people and items too where anything is logged, unless it
 // is said what it depends on: a log tells that, and links do not.
 func (s Settings) withLog(log []risk.Exposure) Settings {
+	return s.ForLog(slices.ContainsFunc(log, isLogged))
+}
+
+// ForLog is what Fit makes of the settings where anything is logged of the time in which links came about.
+func (s Settings) ForLog(logged bool) Settings {
 	m, err := s.method()
 	learns := s.Method == "" || err == nil && m.propensity == "" && !m.bayes && !m.untrained
 	if learns && ofFactors(s.Link) && (s.Exposure == "" || s.Exposure == AutoExposure) && s.Propensity == "" &&
-		slices.ContainsFunc(log, isLogged) {
+		logged {
 		s.Exposure = exposureName([]model.Term{model.Person, model.Item})
 	}
 	return s
@@ -276,43 +281,13 @@ func standFor(o *engine.Objective, trained int) int64 {
 	for _, w := range o.Pairs.Weight {
 		sum.Add(w)
 	}
-	return int64(math.Ceil(sum.Value() * float64(trained) / float64(max(o.Pairs.Len(), 1))))
+	return weightOf(sum.Value() * float64(trained) / float64(max(o.Pairs.Len(), 1)))
 }
 
-// shownPairs returns the training pairs as the method shown sees them. Every link is known to have
-// been shown, but other shown pairs only where they are logged. That is a case-control sample:
-// unlinked pairs are kept with the probability to be logged, which the share of links that are
-// logged estimates.
+// shownPairs returns the training pairs as the method shown sees them.
 func shownPairs(p sample.Problem) (*graph.Pairs, error) {
-	var links, loggedLinks, others int
-	var rate float64 // of logged links
-	for k, linked := range p.Train.Linked {
-		shown := p.Exposure != nil && (p.Exposure[k] == risk.Exposed || p.Exposure[k].IsOffered())
-		switch {
-		case linked:
-			if links++; shown {
-				loggedLinks++
-				rate += p.Train.Rate[k]
-			}
-		case shown:
-			others++
-		}
-	}
-	if others == 0 {
-		return nil, hint.Wrap(fmt.Errorf("%w: no pair without a link is logged as shown, and the method shown learns "+
-			"from these and from links", ErrData), "log what was shown, or set %v to mle", hint.Setting("method"))
-	}
-	if loggedLinks == links || loggedLinks == 0 {
-		return p.Train, nil
-	}
-	share := float64(loggedLinks) / float64(links)
-	rate /= float64(loggedLinks)
-	pairs := *p.Train
-	pairs.Rate = make([]float64, p.Train.Len())
-	for k, own := range p.Train.Rate {
-		if pairs.Rate[k] = own * share; p.Exposure[k] == risk.Unlogged {
-			pairs.Rate[k] = rate * share
-		}
-	}
-	return &pairs, nil
+	counts := NewLogCounts(p.Nodes.Len())
+	counts.Add(p.Training())
+	rates, err := counts.ShownRates()
+	return rates.Of(p.Train, p.Exposure), err
 }

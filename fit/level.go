@@ -1,14 +1,13 @@
 package fit
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"slices"
 
 	"unseen/engine"
-	"unseen/internal/kern"
 	"unseen/model"
-	"unseen/risk"
 	"unseen/sample"
 )
 
@@ -26,34 +25,90 @@ const levelPrior = 1
 
 // level moves the level of π̂ and ŷ of factors to where a log of some of the pairs has it.
 func (t *training) level(o *engine.Objective, out run) (run, error) {
-	layout, ok := o.Propensity.(model.Layout)
-	if !ofFactors(t.using.Link) || t.using.Optimiser == "adam" || o.ShownOnly || o.Exposure == nil || !ok ||
-		o.Propensity.Size() == 0 {
+	if t.using.Optimiser == "adam" {
 		return out, nil
 	}
-	log := logOf(o, t.problem.Nodes.Len())
-	if !log.partial(o) {
-		return out, nil
+	l, err := t.leveller(o)
+	if err != nil || l == nil {
+		return out, err
 	}
-	t.phase = "level of exposure"
-	e := t.result.earlier
-	var shift float64
-	if e != nil && e.level != nil {
-		shift = e.level[0]
-	} else {
-		logits, err := t.exposures(o, out.params)
-		if log.apart(layout) {
-			logits, err = t.hidden(o, out, log)
-		}
-		if err != nil {
-			return out, err
-		}
-		shift = log.shift(o, logits)
+	var known []float64
+	if e := t.result.earlier; e != nil {
+		known = e.level
 	}
-	out.params = log.raise(o, layout, out.params, shift)
-	intercept, err := t.intercept(o, out.params)
-	out.levels = []float64{shift, intercept}
+	out.params, out.levels, err = l.level(o, out.params, known)
 	return out, err
+}
+
+// leveller returns what finds the level of factors by a log of some of the pairs; nil where there is none, or nothing
+// to find.
+func (t *training) leveller(o *engine.Objective) (*leveller, error) {
+	if !ofFactors(t.using.Link) || o.Exposure == nil {
+		return nil, nil
+	}
+	pairs := memoryPairs{sample.Evidence{Pairs: o.Pairs, Exposure: o.Exposure}, t.problem.Nodes.Len(),
+		t.using.engine()}
+	apart := *t
+	apart.recorder = nil // of a checkpoint, training goes on before this
+	return newLeveller(t.ctx, pairs, t.using, o, func(phase string, _ engine.Engine, o *engine.Objective,
+		params []float32) ([]float32, error) {
+		t.phase, apart.phase = phase, phase
+		found, err := apart.minimise(o, run{params: params})
+		return found.params, err
+	})
+}
+
+// leveller finds what a log of some of the pairs says of the exposure of factors.
+type leveller struct {
+	ctx      context.Context
+	pairs    LoggedPairs
+	counts   *LogCounts
+	log      *partialLog
+	settings Settings
+	minimise minimiser
+}
+
+// minimiser moves parameters to a minimum of an objective whose pairs an engine has, or the objective itself.
+type minimiser func(phase string, e engine.Engine, o *engine.Objective, params []float32) ([]float32, error)
+
+// newLeveller counts the pairs; nil where the log is of none of them or of almost all, or where there is no exposure to
+// level.
+func newLeveller(ctx context.Context, pairs LoggedPairs, s Settings, o *engine.Objective, m minimiser) (*leveller,
+	error) {
+	if _, ok := o.Propensity.(model.Layout); !ok || o.ShownOnly || o.Propensity.Size() == 0 {
+		return nil, nil
+	}
+	counts, err := pairs.Count(ctx)
+	if err != nil {
+		return nil, err
+	}
+	l := &leveller{ctx: ctx, pairs: pairs, counts: counts, log: logOf(counts), settings: s, minimise: m}
+	if !l.log.partial() {
+		return nil, nil
+	}
+	return l, nil
+}
+
+// level moves the level of parameters, or as far as is known already, and returns by how much those of π̂ and of ŷ
+// moved.
+func (l *leveller) level(o *engine.Objective, params []float32, known []float64) (moved []float32, levels []float64,
+	err error) {
+	layout := o.Propensity.(model.Layout)
+	var shift float64
+	switch {
+	case known != nil:
+		shift = known[0]
+	case l.log.apart(layout):
+		shift, err = l.hidden(o, params)
+	default:
+		shift, err = l.seen(o, params)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	moved = l.log.raise(o, layout, params, shift)
+	intercept, err := l.intercept(o, moved)
+	return moved, []float64{shift, intercept}, err
 }
 
 // apart reports whether logged people have an exposure of their own, so that only others need a level.
@@ -79,7 +134,7 @@ func (l *partialLog) raise(o *engine.Objective, layout model.Layout, params []fl
 			at += part.Size()
 		}
 		for row, i := range o.Propensity.(*model.Covariates).Sources() {
-			if l.people[i] {
+			if l.parts[i] > 0 {
 				propensity[at+row] -= float32(shift)
 			}
 		}
@@ -94,7 +149,9 @@ func (t *training) unlevelled(o *engine.Objective, e *earlier) []float32 {
 	if e.level == nil || !ok {
 		return params
 	}
-	params = logOf(o, t.problem.Nodes.Len()).raise(o, layout, params, -e.level[0])
+	counts := NewLogCounts(t.problem.Nodes.Len())
+	counts.Add(sample.Evidence{Pairs: o.Pairs, Exposure: o.Exposure})
+	params = logOf(counts).raise(o, layout, params, -e.level[0])
 	params[o.Link.Size()-1] -= float32(e.level[1])
 	return params
 }
@@ -116,71 +173,85 @@ const fieldPrecision = .25
 
 // learnLog learns exposure from the logged pairs alone, where there are others, for the objective to be about.
 func (t *training) learnLog() error {
-	o := t.objective
-	if !ofFactors(t.settings.Link) || o.ShownOnly || o.Propensity.Size() == 0 ||
-		!logOf(o, t.problem.Nodes.Len()).partial(o) {
-		return nil
-	}
-	// Of what was shown, relevance is learned apart from exposure, so that the smallest link model will do.
-	link, err := model.NewLink(factorsKind, t.problem.Nodes, model.LinkOptions{Rank: 1})
-	if err != nil {
+	l, err := t.leveller(t.objective)
+	if err != nil || l == nil {
 		return err
 	}
-	s := t.settings
-	s.Ridge = 1
-	alone, err := s.objective(methods[ShownOnly], link, o.Propensity)
-	if err != nil {
+	if t.logAlone, err = l.alone(t.objective, t.problem.Nodes); err != nil {
 		return err
-	}
-	logged := sample.Evidence{Pairs: o.Pairs, Exposure: o.Exposure}.At(sample.Indices(o.Pairs.Len(),
-		func(k int) bool { return isLogged(o.Exposure[k]) }))
-	alone.Pairs, alone.Exposure = logged.Pairs, logged.Exposure
-	var shown, all float64
-	for k, e := range logged.Exposure {
-		if all += loggedTimes(logged.Pairs, k); e == risk.Exposed {
-			shown += loggedTimes(logged.Pairs, k)
-		}
-	}
-	share := (shown + .5) / (all + 1)
-	alone.Centre = make([]float64, alone.Size())
-	alone.Precision = precisionFor(alone, MeanSquare(link, logged.Pairs), s.Ridge, s.LambdaL,
-		standFor(alone, logged.Pairs.Len()))
-	for c := range o.Propensity.(model.Layout).Parts()[0].Size() {
-		alone.Centre[link.Size()+c] = math.Log(share / (1 - share))
-		alone.Precision[link.Size()+c] = fieldPrecision * s.LambdaL / float64(logged.Pairs.Len())
-	}
-	apart := *t
-	apart.recorder, apart.using, apart.phase = nil, s, "exposure by the log"
-	items, rows := t.itemEffects(o)
-	hold := func(precision float64) {
-		for i := range rows {
-			alone.Precision[link.Size()+items+i] = precision * s.LambdaL / float64(logged.Pairs.Len())
-		}
-	}
-	hold(1e4) // at 0, to see how much they differ
-	found, err := apart.minimise(alone, run{params: started(alone, share, s.Seed)})
-	if err != nil {
-		return err
-	}
-	if rows > 0 {
-		variance, err := t.itemVariance(alone, found.params)
-		if err != nil {
-			return err
-		}
-		hold(1 / math.Max(variance, 1e-3))
-		if found, err = apart.minimise(alone, found); err != nil {
-			return err
-		}
-	}
-	_, propensity := alone.Split(found.params)
-	for _, x := range propensity {
-		t.logAlone = append(t.logAlone, float64(x))
 	}
 	return t.use(t.using)
 }
 
+// alone returns what the logged pairs alone say of exposure.
+func (l *leveller) alone(of *engine.Objective, n model.Nodes) (exposure []float64, err error) {
+	// Of what was shown, relevance is learned apart from exposure, so that the smallest link model will do.
+	link, err := model.NewLink(factorsKind, n, model.LinkOptions{Rank: 1})
+	if err != nil {
+		return nil, err
+	}
+	s, view := l.settings, LogView{Logged: true}
+	s.Ridge = 1
+	o, err := s.objective(methods[ShownOnly], link, of.Propensity)
+	if err != nil {
+		return nil, err
+	}
+	square, err := l.pairs.MeanSquare(l.ctx, link, view)
+	if err != nil {
+		return nil, err
+	}
+	known := l.counts.total()
+	share := (known.shown + .5) / (known.times + 1)
+	o.MeanWeight = known.weight / float64(known.logged)
+	o.Centre = make([]float64, o.Size())
+	stands := known.logged
+	if o.Likelihood == engine.Weighted {
+		stands = weightOf(known.weight)
+	}
+	o.Precision = precisionWith(o, propensityPriors(o, 0), square, s.Ridge, s.LambdaL/float64(stands))
+	once := s.LambdaL / float64(known.logged)
+	for c := range o.Propensity.(model.Layout).Parts()[0].Size() {
+		o.Centre[link.Size()+c] = math.Log(share / (1 - share))
+		o.Precision[link.Size()+c] = fieldPrecision * once
+	}
+	items, rows := itemEffects(o)
+	hold := func(precision float64) {
+		for i := range rows {
+			o.Precision[link.Size()+items+i] = precision * once
+		}
+	}
+	hold(1e4) // at 0, to see how much they differ
+	found, err := l.over(view, known.logged, "exposure by the log", o, started(o, share, s.Seed))
+	if err == nil && rows > 0 {
+		var variance float64
+		if variance, err = l.itemVariance(o, found); err != nil {
+			return nil, err
+		}
+		hold(1 / math.Max(variance, 1e-3))
+		found, err = l.over(view, known.logged, "exposure by the log", o, found)
+	}
+	if err != nil {
+		return nil, err
+	}
+	_, propensity := o.Split(found)
+	for _, x := range propensity {
+		exposure = append(exposure, float64(x))
+	}
+	return exposure, nil
+}
+
+// over minimises an objective over a view of so many pairs.
+func (l *leveller) over(v LogView, pairs int64, phase string, o *engine.Objective, params []float32) ([]float32,
+	error) {
+	e, viewed, err := l.pairs.Over(o, v, pairs)
+	if err != nil {
+		return nil, err
+	}
+	return l.minimise(phase, e, viewed, params)
+}
+
 // itemEffects are where the effects of items begin among the parameters of exposure, and how many they are.
-func (t *training) itemEffects(o *engine.Objective) (at, count int) {
+func itemEffects(o *engine.Objective) (at, count int) {
 	for _, part := range o.Propensity.(model.Layout).Parts() {
 		if part.Name == string(model.Item) {
 			return at, part.Size()
@@ -192,24 +263,20 @@ func (t *training) itemEffects(o *engine.Objective) (at, count int) {
 
 // itemVariance is how much items differ in how much they are shown, by how much more their numbers of showings differ
 // than chance would have it.
-func (t *training) itemVariance(o *engine.Objective, params []float32) (float64, error) {
-	logits, err := t.exposures(o, params)
+func (l *leveller) itemVariance(o *engine.Objective, params []float32) (float64, error) {
+	sums, err := l.pairs.Sums(l.ctx, ItemSums, predictorOf(o, params), LogView{Logged: true})
 	if err != nil {
 		return 0, err
 	}
-	off, chance := make([]float64, t.problem.Nodes.Len()), make([]float64, t.problem.Nodes.Len())
-	for k, e := range o.Exposure {
-		j, times := o.Pairs.Target[k], loggedTimes(o.Pairs, k)
-		pi, rest := kern.Sigmoid64(float64(logits[k]))
-		if off[j] -= times * pi; e == risk.Exposed {
-			off[j] += times
-		}
-		chance[j] += times * pi * rest
+	items, err := sums(0)
+	if err != nil {
+		return 0, err
 	}
 	var more, squares float64
-	for j, v := range chance {
-		more += off[j]*off[j] - v
-		squares += v * v
+	for _, item := range items {
+		off, chance := item[0], item[1]
+		more += off*off - chance
+		squares += chance * chance
 	}
 	if squares == 0 {
 		return 0, nil
@@ -219,39 +286,32 @@ func (t *training) itemVariance(o *engine.Objective, params []float32) (float64,
 
 // partialLog is which pairs, and which people, a log is of.
 type partialLog struct {
-	pairs    int
-	people   []bool // by node: anything is logged
-	ofPeople bool   // most of what is logged is of people of whom everything is, and of others nothing is
-	number   []int  // of every logged person among those
+	all, pairs int64   // all pairs, and those that are logged
+	parts      []uint8 // by node: the part of the logged people that it is in, from 1 to levelFolds; 0 of others
+	ofPeople   bool    // most of what is logged is of people of whom everything is, and of others nothing is
 }
 
 // partial reports whether more than a twentieth of the pairs is not logged, and anything is.
-func (l *partialLog) partial(o *engine.Objective) bool {
-	return l.pairs > 0 && 20*(o.Pairs.Len()-l.pairs) > o.Pairs.Len()
+func (l *partialLog) partial() bool {
+	return l.pairs > 0 && 20*(l.all-l.pairs) > l.all
 }
 
-func logOf(o *engine.Objective, n int) *partialLog {
-	l := &partialLog{people: make([]bool, n), number: make([]int, n)}
-	if o.Exposure == nil {
-		return l
-	}
-	all, logged := make([]int, n), make([]int, n)
-	for k, i := range o.Pairs.Source {
-		all[i]++
-		if isLogged(o.Exposure[k]) {
-			logged[i]++
-			l.pairs++
-			l.people[i] = true
+func logOf(c *LogCounts) *partialLog {
+	l := &partialLog{parts: make([]uint8, len(c.Pairs))}
+	var whole int64
+	next, without := 0, 0
+	for i, all := range c.Pairs {
+		logged := c.Logged[i]
+		l.all += int64(all)
+		l.pairs += int64(logged)
+		if logged == all {
+			whole += int64(logged)
 		}
-	}
-	whole, next, without := 0, 0, 0
-	for i := range n {
-		if logged[i] == all[i] {
-			whole += logged[i]
-		}
-		if l.number[i] = next; l.people[i] {
+		switch {
+		case logged > 0:
+			l.parts[i] = uint8(1 + next%levelFolds)
 			next++
-		} else if all[i] > 0 {
+		case all > 0:
 			without++
 		}
 	}
@@ -259,125 +319,121 @@ func logOf(o *engine.Objective, n int) *partialLog {
 	return l
 }
 
-// judge has the models of an objective with some parameters.
-func (t *training) judge(o *engine.Objective, params []float32) *Judge {
+// predictorOf has the models of an objective with some parameters.
+func predictorOf(o *engine.Objective, params []float32) engine.Predictor {
 	link, propensity := o.Split(params)
-	return &Judge{Predictor: engine.Predictor{Link: o.Link, LinkParams: link, Propensity: o.Propensity,
-		PropensityParams: propensity}, Engine: t.using.engine()}
+	return engine.Predictor{Link: o.Link, LinkParams: link, Propensity: o.Propensity, PropensityParams: propensity}
 }
 
-// exposures are the logits of π̂ of all pairs.
-func (t *training) exposures(o *engine.Objective, params []float32) ([]float32, error) {
-	_, s, err := t.judge(o, params).Logits(t.ctx, o.Pairs)
-	return s, err
+// nodeSums are sums of what the pairs of every node give, at some shift.
+type nodeSums = func(shift float64) ([][2]float64, error)
+
+// seen is by how much the logits of logged pairs are to move.
+func (l *leveller) seen(o *engine.Objective, params []float32) (float64, error) {
+	sums, err := l.pairs.Sums(l.ctx, LogSums, predictorOf(o, params), LogView{Logged: true})
+	if err != nil {
+		return 0, err
+	}
+	return l.shift([]nodeSums{sums})
 }
 
-// hidden are the logits of logged pairs, each by factors that were learned without the log of its person.
-func (t *training) hidden(o *engine.Objective, out run, log *partialLog) ([]float32, error) {
-	s := t.using
-	logits := make([]float32, o.Pairs.Len())
-	apart := *t
-	apart.recorder = nil // of a checkpoint, training goes on before this
-	for fold := range levelFolds {
-		t.phase = fmt.Sprintf("level of exposure, part %d of %d", fold+1, levelFolds)
-		apart.phase = t.phase
-		hides := func(k int) bool {
-			i := o.Pairs.Source[k]
-			return log.people[i] && log.number[i]%levelFolds == fold
-		}
-		less := *o
-		less.Exposure = slices.Clone(o.Exposure)
-		any := false
-		for k := range less.Exposure {
-			if hides(k) {
-				less.Exposure[k], any = risk.Unlogged, true
+// hidden is the same with the logits that logged pairs have by factors that were learned without the log of their
+// person.
+func (l *leveller) hidden(o *engine.Objective, params []float32) (float64, error) {
+	s := l.settings
+	square, err := l.pairs.MeanSquare(l.ctx, o.Link, LogView{})
+	if err != nil {
+		return 0, err
+	}
+	stands := l.log.all
+	if o.Likelihood == engine.Weighted {
+		stands = weightOf(l.counts.total().allWeight)
+	}
+	var parts []nodeSums
+	for part := uint8(1); part <= levelFolds; part++ {
+		var hides int64
+		for i, of := range l.log.parts {
+			if of == part {
+				hides += int64(l.counts.Logged[i])
 			}
 		}
-		if !any {
+		if hides == 0 {
 			continue
 		}
-		less.Precision = precisionFor(&less, MeanSquare(o.Link, o.Pairs), s.Ridge, s.LambdaL,
-			standFor(o, o.Pairs.Len()))
-		again, err := apart.minimise(&less, run{params: slices.Clone(out.params)})
+		view := LogView{Part: part, Parts: l.log.parts}
+		less := *o
+		less.Precision = precisionWith(&less, propensityPriors(&less, l.log.all-l.log.pairs+hides), square, s.Ridge,
+			s.LambdaL/float64(stands))
+		again, err := l.over(view, l.log.all, fmt.Sprintf("level of exposure, part %d of %d", part, levelFolds), &less,
+			slices.Clone(params))
 		if err != nil {
-			return nil, err
+			return 0, err
 		}
-		found, err := t.exposures(o, again.params)
+		view.Logged = true
+		sums, err := l.pairs.Sums(l.ctx, LogSums, predictorOf(o, again), view)
 		if err != nil {
-			return nil, err
+			return 0, err
 		}
-		for k, s := range found {
-			if hides(k) {
-				logits[k] = s
-			}
-		}
+		parts = append(parts, sums)
 	}
-	return logits, nil
+	return l.shift(parts)
 }
 
 // shift is by how much logits are to move for as many logged pairs to be shown as were, drawn to 0 as far as their
 // people differ.
-func (l *partialLog) shift(o *engine.Objective, logits []float32) (shift float64) {
+func (l *leveller) shift(parts []nodeSums) (shift float64, err error) {
 	var known int
-	for _, is := range l.people {
-		if is {
+	for _, part := range l.log.parts {
+		if part > 0 {
 			known++
 		}
 	}
 	if known < 2 {
-		return 0
+		return 0, nil
 	}
 	var variance float64
 	for range 30 {
-		var slope, curvature float64
-		sums := make([]float64, len(l.people))
-		for k, e := range o.Exposure {
-			if !isLogged(e) {
-				continue
-			}
-			times := loggedTimes(o.Pairs, k)
-			pi, rest := kern.Sigmoid64(float64(logits[k]) + shift)
-			off := -pi
-			if e == risk.Exposed {
-				off = rest
-			}
-			slope += times * off
-			sums[o.Pairs.Source[k]] += times * off
-			curvature += times * pi * rest
-		}
-		if !(curvature > 0) {
-			return 0
+		slope, curvature, squares, err := summed(parts, shift)
+		if err != nil || !(curvature > 0) {
+			return 0, err
 		}
 		step := math.Max(-1, math.Min(1, slope/curvature))
 		shift += step
-		variance = 0
-		for _, x := range sums {
-			variance += x * x
-		}
-		if variance /= curvature * curvature; math.Abs(step) < 1e-6 {
+		if variance = squares / (curvature * curvature); math.Abs(step) < 1e-6 {
 			break
 		}
 	}
 	variance *= float64(known) / float64(known-1)
-	return shift * levelPrior / (levelPrior + variance)
+	return shift * levelPrior / (levelPrior + variance), nil
+}
+
+// summed adds up the slopes of all nodes, their curvatures, and the squares of the slopes.
+func summed(parts []nodeSums, shift float64) (slope, curvature, squares float64, err error) {
+	for _, sums := range parts {
+		nodes, err := sums(shift)
+		if err != nil {
+			return 0, 0, 0, err
+		}
+		for _, x := range nodes {
+			slope += x[0]
+			curvature += x[1]
+			squares += x[0] * x[0]
+		}
+	}
+	return slope, curvature, squares, nil
 }
 
 // intercept moves b such that as many links are expected, of all pairs that the training pairs stand for, as there are,
 // and returns by how much. The likelihood would put it where the links of training are explained too well.
-func (t *training) intercept(o *engine.Objective, params []float32) (shift float64, err error) {
-	z, s, err := t.judge(o, params).Logits(t.ctx, o.Pairs)
+func (l *leveller) intercept(o *engine.Objective, params []float32) (shift float64, err error) {
+	sums, err := l.pairs.Sums(l.ctx, LinkSums, predictorOf(o, params), LogView{})
 	if err != nil {
 		return 0, err
 	}
 	for range 30 {
-		var slope, curvature float64
-		for k, w := range o.Pairs.Weight {
-			pi, _ := kern.Sigmoid64(float64(s[k]))
-			y, rest := kern.Sigmoid64(float64(z[k]) + shift)
-			if slope -= w * pi * y; o.Pairs.Linked[k] {
-				slope += w
-			}
-			curvature += w * pi * y * rest
+		slope, curvature, _, err := summed([]nodeSums{sums}, shift)
+		if err != nil {
+			return 0, err
 		}
 		step := math.Max(-1, math.Min(1, slope/curvature))
 		if math.IsNaN(step) {

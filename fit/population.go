@@ -83,6 +83,16 @@ type elsewhere struct {
 	survey PairSurvey
 	part   bool
 	share  [3]float64 // of the pairs of each kind, where it is a part
+	// has models of all nodes, where those of the result are of the problem's alone; nil where there is no difference
+	has *engine.Predictor
+}
+
+// predictor has the models that all pairs are judged by.
+func (e *elsewhere) predictor(r *Result) engine.Predictor {
+	if e.has != nil {
+		return *e.has
+	}
+	return r.predictor()
 }
 
 // whole reports whether there are more pairs than a problem has.
@@ -146,6 +156,9 @@ const mostExamined = 1 << 28
 // examined draws the pairs that mean ŷ is computed from, as diagnosis.examined chooses them of pairs in memory, and
 // returns a judge of them. Where vectors are long they are fewer.
 func (e *elsewhere) examined(ctx context.Context, r *Result, most int) (*Judge, sample.Evidence, error) {
+	if e.has != nil { // the problem is drawn so
+		return r.Judge(), r.problem.Training(), nil
+	}
 	p, err := DrawSources(ctx, e, e.survey, most)
 	if err != nil {
 		return nil, sample.Evidence{}, err

@@ -9,6 +9,7 @@ import (
 
 	"gonum.org/v1/gonum/stat/distuv"
 
+	"unseen/engine"
 	"unseen/graph"
 	"unseen/internal/kern"
 	"unseen/sample"
@@ -111,7 +112,7 @@ func (t *training) described() *graph.Pairs { return describedOf(t.result.proble
 // means returns mean ŷ and the mean π̂ of every cell.
 func (t *training) means(params []float32) ([]float64, error) {
 	r, pairs, nodes := t.result, t.described(), t.problem.Nodes
-	z, s, err := t.judge(t.objective, params).Logits(t.ctx, pairs)
+	z, s, err := engine.Logits(t.ctx, t.using.engine(), predictorOf(t.objective, params), pairs)
 	if err != nil {
 		return nil, err
 	}

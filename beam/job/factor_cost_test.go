@@ -14,6 +14,7 @@ import (
 	"unseen/fit"
 	"unseen/graph"
 	"unseen/model"
+	"unseen/risk"
 	"unseen/sample"
 )
 
@@ -61,7 +62,7 @@ func TestFactorCosts(t *testing.T) {
 	var e engine.Engine = cluster
 	if by == "one" {
 		o.Pairs = &graph.Pairs{Universe: cluster.Manifest.PairCount()}
-		if err := cluster.eachShard(t.Context(), func(p *graph.Pairs) {
+		if err := cluster.eachShard(t.Context(), fit.LogView{}, func(p *graph.Pairs, _ []risk.Exposure) {
 			o.Pairs.Source, o.Pairs.Target = append(o.Pairs.Source, p.Source...), append(o.Pairs.Target, p.Target...)
 			o.Pairs.Linked, o.Pairs.Rate = append(o.Pairs.Linked, p.Linked...), append(o.Pairs.Rate, p.Rate...)
 			o.Pairs.Weight = append(o.Pairs.Weight, p.Weight...)

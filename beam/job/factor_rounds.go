@@ -14,6 +14,7 @@ import (
 
 	"unseen/beam/shards"
 	"unseen/engine"
+	"unseen/fit"
 	"unseen/graph"
 	"unseen/model"
 	"unseen/risk"
@@ -31,17 +32,23 @@ func (e *Cluster) Alternate(o *engine.Objective) (engine.Alternation, error) {
 	if o.Pairs != nil {
 		return engine.CPU{Threads: e.Runner.Threads}.Alternate(o)
 	}
+	return e.alternate(o, e.Settings, e.extent(), fit.LogView{})
+}
+
+// alternate does it over the pairs that a view looks at, for an objective of settings.
+func (e *Cluster) alternate(o *engine.Objective, s fit.Settings, x fit.Extent, v fit.LogView) (engine.Alternation,
+	error) {
 	link, ok := o.Link.(*model.Factors)
 	if !ok || model.MadeFor(o.Link) != e.Manifest.Nodes || len(e.fields) != e.Manifest.Nodes {
 		return nil, fmt.Errorf("%w on a cluster: training side by side of the link model %s; use what Cluster.Factors "+
 			"returns", engine.ErrUnsupported, o.Link.Kind())
 	}
-	if err := e.agrees(o); err != nil {
+	if err := e.agrees(o, s, x); err != nil {
 		return nil, err
 	}
-	moves := &clusterMoves{cluster: e, o: o, link: link, layout: e.Manifest.Layout()}
+	moves := &clusterMoves{cluster: e, o: o, link: link, layout: e.Manifest.Layout(), settings: s, extent: x, view: v}
 	moves.place()
-	a, err := engine.NewAlternation(o, e.Manifest.Extent.Pairs, moves)
+	a, err := engine.NewAlternation(o, x.Pairs, moves)
 	if err == nil && !a.Complete() {
 		err = fmt.Errorf("%w on a cluster: factors with exposure of the kind %s; use field-matrix, alone or with "+
 			"+person and +item", engine.ErrUnsupported, o.Propensity.Kind())
@@ -58,6 +65,10 @@ type clusterMoves struct {
 	o       *engine.Objective
 	link    *model.Factors
 	layout  *shards.NodeLayout
+
+	settings fit.Settings // by which workers make the objective again
+	extent   fit.Extent   // of the pairs that the view looks at
+	view     fit.LogView
 	// where the effects of exposure of sources and of targets begin among the parameters; −1 for those that there are
 	// not
 	exposures [2]int
@@ -91,20 +102,25 @@ type factorPlan struct {
 	Cells []byte              `json:"cells,omitempty"`
 	// Precision is that of every parameter of a part, by the part's name.
 	Precision map[string]float64 `json:"precision,omitempty"`
-	Centred   bool               `json:"centred,omitempty"` // rows of the side have the mean of their prior
-	Exposed   [2]bool            `json:"exposed"`           // rows of a side have an effect of exposure
-	Most      int                `json:"most,omitempty"`    // pairs of a task; 0 means mostTaskPairs
+	Centred   bool               `json:"centred,omitempty"`  // rows of the side have the mean of their prior
+	Exposed   [2]bool            `json:"exposed"`            // rows of a side have an effect of exposure
+	Believed  bool               `json:"believed,omitempty"` // with the mean of its prior
+	Most      int                `json:"most,omitempty"`     // pairs of a task; 0 means mostTaskPairs
 }
 
 // rowLayout says what the numbers of a row are, float32: its field, its effect, that of exposure where there is one,
-// its factors, and where it is moved and has one the mean of their prior.
+// the mean of the prior of that where a log says something of it, its factors, and where it is moved and has one the
+// mean of their prior.
 type rowLayout struct {
-	exposed, centred bool
-	rank             int
+	exposed, believed, centred bool
+	rank                       int
 }
 
 func (l rowLayout) factors() int {
-	if l.exposed {
+	switch {
+	case l.exposed && l.believed:
+		return 4
+	case l.exposed:
 		return 3
 	}
 	return 2
@@ -118,7 +134,7 @@ func (l rowLayout) width() int {
 }
 
 func (c *clusterMoves) rowLayout(side engine.Side, centred bool) rowLayout {
-	return rowLayout{exposed: c.exposures[side] >= 0, centred: centred, rank: c.link.Rank()}
+	return rowLayout{exposed: c.exposures[side] >= 0, believed: c.o.Centre != nil, centred: centred, rank: c.link.Rank()}
 }
 
 // effects are those of a side, and of its exposure, nil without, among the parameters.
@@ -141,7 +157,7 @@ func (c *clusterMoves) Move(ctx context.Context, side engine.Side, at *engine.Fa
 		return total, err
 	}
 	p.Result = p.Factors.Root
-	tasks := c.tasks(side, p.Factors.most())
+	tasks := c.cluster.rowTasks(side, p.Factors.most())
 	pipeline, scope := beam.NewPipelineWithRoot()
 	dealt, err := deal(scope, tasks)
 	do := &moveFn{}
@@ -186,14 +202,13 @@ func (c *clusterMoves) Sums(ctx context.Context, at *engine.FactorState) ([]floa
 	if err != nil {
 		return nil, err
 	}
-	tasks := slices.DeleteFunc(c.tasks(engine.Sources, p.Factors.most()),
+	tasks := slices.DeleteFunc(c.cluster.rowTasks(engine.Sources, p.Factors.most()),
 		func(t task) bool { return len(t.Shards) == 0 })
 	p.Fan = fanFor(2 + 3*len(p.Factors.Cells)/4)
 	c.cluster.evaluations++
 	sum, err := c.cluster.sum(ctx, "fields", p, tasks, &rowSumsFn{})
-	if err == nil && sum.Pairs != c.cluster.Manifest.Extent.Pairs {
-		err = fmt.Errorf("%w: sums over %d pairs came back, where %d were asked for", ErrJob, sum.Pairs,
-			c.cluster.Manifest.Extent.Pairs)
+	if err == nil && sum.Pairs != c.extent.Pairs {
+		err = fmt.Errorf("%w: sums over %d pairs came back, where %d were asked for", ErrJob, sum.Pairs, c.extent.Pairs)
 	}
 	return sum.Values, err
 }
@@ -202,7 +217,11 @@ func (c *clusterMoves) Sums(ctx context.Context, at *engine.FactorState) ([]floa
 func (c *clusterMoves) plan(ctx context.Context, work shards.Location, side engine.Side, at *engine.FactorState) (
 	*plan, error) {
 	p := c.cluster.plan("factors")
-	p.Settings, p.Extent = c.cluster.Settings, c.cluster.Manifest.Extent
+	p.Settings, p.Extent = c.settings, c.extent
+	var err error
+	if p.View, err = c.cluster.writeView(ctx, work, c.view); err != nil {
+		return nil, err
+	}
 	_, _, b := c.link.Sides(at.Params)
 	f := c.describe(work)
 	p.Factors = &f
@@ -226,7 +245,7 @@ func (c *clusterMoves) plan(ctx context.Context, work shards.Location, side engi
 // describe says what rows are like, and where they will be.
 func (c *clusterMoves) describe(work shards.Location) factorPlan {
 	return factorPlan{Rank: c.link.Rank(), Root: work.Absolute().Root,
-		Exposed: [2]bool{c.exposures[0] >= 0, c.exposures[1] >= 0}}
+		Exposed: [2]bool{c.exposures[0] >= 0, c.exposures[1] >= 0}, Believed: c.o.Centre != nil}
 }
 
 // writeRows writes the rows of all blocks.
@@ -271,6 +290,9 @@ func (c *clusterMoves) rows(l rowLayout, side engine.Side, block, first int, at 
 		if l.exposed {
 			out = append(out, exposure[row])
 		}
+		if l.exposed && l.believed {
+			out = append(out, float32(c.o.Centre[c.exposures[side]+row])) // a parameter of what was learned from the log
+		}
 		out = append(out, at.Row(side, row)[:l.rank]...)
 		if l.centred {
 			out = append(out, at.Centre[row*l.rank:][:l.rank]...)
@@ -287,6 +309,7 @@ func (c *clusterMoves) take(ctx context.Context, work shards.Location, number in
 		return parts, 0, err
 	}
 	l := c.rowLayout(side, false)
+	l.believed = false // it is known here
 	effects, exposure := c.effects(side, at.Params)
 	if len(content) < 16 || (len(content)-16)%(4*l.width()) != 0 ||
 		first+(len(content)-16)/(4*l.width()) > len(effects) {
@@ -306,14 +329,15 @@ func (c *clusterMoves) take(ctx context.Context, work shards.Location, number in
 	return parts, rows, nil
 }
 
-// tasks are some nodes each of a side, in order, with the shards of their pairs.
-func (c *clusterMoves) tasks(side engine.Side, most int) (tasks []task) {
-	for b, block := range c.layout.Blocks {
-		if len(nodesOn(c.layout, side, b)) == 0 {
+// rowTasks are some nodes each of a side, in order, with the shards of their pairs.
+func (e *Cluster) rowTasks(side engine.Side, most int) (tasks []task) {
+	l := e.Manifest.Layout()
+	for b, block := range l.Blocks {
+		if len(nodesOn(l, side, b)) == 0 {
 			continue
 		}
 		t, pairs := task{Source: b}, 0
-		for _, shard := range c.cluster.Manifest.Train {
+		for _, shard := range e.Manifest.Train {
 			if end := []int{shard.Source, shard.Target}[side]; end == b {
 				t.Shards = append(t.Shards, shard)
 				pairs += shard.Pairs
@@ -396,6 +420,7 @@ type factorRows struct {
 	exposure  []risk.Exposure
 	objective *engine.Objective
 	effects   [2][2][]float32 // by side: of links, and of exposure, nil without
+	believed  [2][]float64    // the means of the priors of the latter; nil without
 	state     *engine.FactorState
 	moves     engine.RowMoves
 }
@@ -423,7 +448,7 @@ func (p *plan) factorRows(ctx context.Context, t *task) (*factorRows, error) {
 // read reads the pairs of the rows, and returns which nodes of the other side they name, by block.
 func (w *factorRows) read(ctx context.Context, t *task) (map[int][]bool, error) {
 	named, b := map[int][]bool{}, w.Layout.Blocks[t.Source]
-	own := w.marked(w.side, t.Source)
+	own, parts := w.marked(w.side, t.Source), map[int][]uint8{}
 	if t.Nodes == b.Nodes {
 		w.grow(t.Shards)
 	}
@@ -439,10 +464,13 @@ func (w *factorRows) read(ctx context.Context, t *task) (map[int][]bool, error) 
 		if named[block] == nil {
 			named[block] = make([]bool, w.Layout.Blocks[block].Nodes)
 		}
-		if exposure != nil && w.exposure == nil {
-			w.exposure = make([]risk.Exposure, w.pairs.Len())
+		if parts[shard.Source] == nil {
+			if parts[shard.Source], err = w.View.parts(ctx, shard.Source, w.Layout); err != nil {
+				return nil, err
+			}
 		}
 		others, first := w.marked(1-w.side, block), int32(w.Layout.Blocks[block].First)
+		part, sources := parts[shard.Source], int32(w.Layout.Blocks[shard.Source].First)
 		for k, i := range rows {
 			if int(i) < t.First || int(i) >= t.First+t.Nodes {
 				continue
@@ -451,16 +479,22 @@ func (w *factorRows) read(ctx context.Context, t *task) (map[int][]bool, error) 
 			if !own[int(i)-b.First] || !others[at] {
 				return nil, wrongRole(w.shards().Path(shard.File.Name), p.Source[k], p.Target[k])
 			}
+			seen := risk.Unlogged
+			if exposure != nil {
+				seen = exposure[k]
+			}
+			seen, looks := w.View.see(part, p.Source[k]-sources, seen)
+			if !looks {
+				continue
+			}
 			named[block][at] = true
 			addPair(w.pairs, graph.Link{Source: p.Source[k], Target: p.Target[k]}, p.Linked[k], p.Weight[k], p.Rate[k])
-			switch {
-			case exposure != nil:
-				w.exposure = append(w.exposure, exposure[k])
-			case w.exposure != nil:
-				w.exposure = append(w.exposure, risk.Unlogged)
+			if w.Extent.Logged {
+				w.exposure = append(w.exposure, seen)
 			}
 		}
 	}
+	w.pairs = w.Extent.Shown.Of(w.pairs, w.exposure)
 	return named, nil
 }
 
@@ -489,7 +523,7 @@ func (w *factorRows) grow(list []shards.Shard) {
 func (w *factorRows) choose(ctx context.Context, side engine.Side, t *task, named map[int][]bool) (rows [][]float32,
 	err error) {
 	f := w.Factors
-	l := rowLayout{exposed: f.Exposed[side], centred: f.Centred && side == f.Side, rank: f.Rank}
+	l := rowLayout{exposed: f.Exposed[side], believed: f.Believed, centred: f.Centred && side == f.Side, rank: f.Rank}
 	w.layouts[side] = l
 	for block, b := range w.Layout.Blocks {
 		wanted := func(at int) bool { return named[block][at] }
@@ -556,6 +590,9 @@ func (w *factorRows) prepare(rows [2][][]float32) error {
 	if o.Precision = nil; w.Factors.Precision != nil {
 		o.Precision = make([]float64, 0, o.Size())
 	}
+	if w.Factors.Believed {
+		o.Centre = make([]float64, o.Size())
+	}
 	place := 0
 	for number, part := range slices.Concat(link.Parts(), partsOf(o.Propensity)) {
 		for range part.Size() {
@@ -571,7 +608,9 @@ func (w *factorRows) prepare(rows [2][][]float32) error {
 			if model.Term(part.Name) == model.Item {
 				side = engine.Targets
 			}
-			w.effects[side][1] = params[place:][:part.Size()]
+			if w.effects[side][1] = params[place:][:part.Size()]; w.Factors.Believed {
+				w.believed[side] = o.Centre[place:][:part.Size()]
+			}
 		}
 		place += part.Size()
 	}
@@ -591,6 +630,9 @@ func (w *factorRows) fill(link *model.Factors, params []float32, rows [2][][]flo
 			w.effects[end][0][k] = row[1]
 			if l.exposed {
 				w.effects[end][1][k] = row[2]
+			}
+			if l.exposed && l.believed {
+				w.believed[end][k] = float64(row[3])
 			}
 			copy(w.state.Row(engine.Side(end), k)[:l.rank], row[l.factors():])
 			if l.centred {

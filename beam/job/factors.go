@@ -11,31 +11,41 @@ import (
 	"unseen/fit"
 	"unseen/graph"
 	"unseen/model"
+	"unseen/risk"
+	"unseen/sample"
 )
 
 // Descent returns the training by a method that minimises a sum over the pairs of the shards, ready to run: that of
 // Factors, or by L-BFGS, for which the driver holds no more than parameters.
 func (e *Cluster) Descent(ctx context.Context, s fit.Settings) (fit.Descent, error) {
-	s, err := s.WithDefaults()
+	if e.Manifest.Data.Plan.EveryShown && e.Manifest.Extent.Logged {
+		s.Sampling = engine.Weighted.String() // as package fit has it
+	}
+	filled, err := s.WithDefaults()
 	if err != nil {
 		return fit.Descent{}, err
 	}
-	if !model.NeedsVectors(s.Link) {
+	if !model.NeedsVectors(filled.Link) {
 		return e.Factors(ctx, s)
 	}
-	if err := e.haveVectorsFor(s.Link); err != nil {
+	if err := e.haveVectorsFor(filled.Link); err != nil {
 		return fit.Descent{}, err
+	}
+	if s = filled; s.Method == fit.ShownOnly && e.Manifest.Extent.Logged {
+		if _, err := e.countLog(ctx, true); err != nil {
+			return fit.Descent{}, err
+		}
 	}
 	shape, err := e.Manifest.Shape()
 	if err != nil {
 		return fit.Descent{}, err
 	}
-	o, err := s.Objective(shape, e.Manifest.Extent)
+	o, err := s.Objective(shape, e.extent())
 	if err != nil {
 		return fit.Descent{}, err
 	}
 	e.Settings, s.Engine = s, e
-	return fit.Descent{Objective: o, Settings: s, Data: e.Manifest.Checksum()}, nil
+	return fit.Descent{Objective: o, Settings: s, Data: e.Manifest.Checksum(), Extent: e.extent()}, nil
 }
 
 // haveVectorsFor refuses a link model that compares vectors where the shards have none.
@@ -51,9 +61,8 @@ func (e *Cluster) haveVectorsFor(link string) error {
 // those of one machine, whose arithmetic workers do for some rows each; see Alternate. The driver holds what the nodes
 // have: their vectors and fields, a few times their factors, and at the start the links of the training pairs.
 func (e *Cluster) Factors(ctx context.Context, s fit.Settings) (fit.Descent, error) {
-	s, err := s.WithDefaults()
-	if err != nil {
-		return fit.Descent{}, err
+	if e.Manifest.Data.Plan.EveryShown && e.Manifest.Extent.Logged {
+		s.Sampling = engine.Weighted.String()
 	}
 	shape, err := e.Manifest.Shape()
 	if err != nil {
@@ -62,21 +71,51 @@ func (e *Cluster) Factors(ctx context.Context, s fit.Settings) (fit.Descent, err
 	if _, err := s.Objective(shape, e.Manifest.Extent); err != nil { // before anything is read
 		return fit.Descent{}, err
 	}
+	var log fit.LoggedPairs
+	if e.Manifest.Extent.Logged {
+		counts, err := e.countLog(ctx, s.Method == fit.ShownOnly)
+		if err != nil {
+			return fit.Descent{}, err
+		}
+		s, log = s.ForLog(counts.LoggedCount() > 0), &clusterLog{e, counts}
+	}
+	if s, err = s.WithDefaults(); err != nil {
+		return fit.Descent{}, err
+	}
 	nodes, err := e.allNodes(ctx)
 	if err != nil {
 		return fit.Descent{}, err
 	}
-	x := e.Manifest.Extent
-	if x.MeanSquare, err = e.vectorSquare(ctx, s, nodes); err != nil {
+	link, err := model.NewLink(s.Link, nodes, s.LinkOptions)
+	if err != nil {
+		return fit.Descent{}, err
+	}
+	x := e.extent()
+	if x.MeanSquare, err = e.vectorSquare(ctx, link, fit.LogView{}, x.Pairs); err != nil {
 		return fit.Descent{}, err
 	}
 	o, err := s.Objective(nodes, x)
 	if err != nil {
 		return fit.Descent{}, err
 	}
-	e.Settings, e.fields, s.Engine = s, nodes.Fields, e
-	return fit.Descent{Objective: o, Settings: s, Data: e.Manifest.Checksum(),
+	e.counted, e.Settings, e.fields, s.Engine = &x, s, nodes.Fields, e
+	return fit.Descent{Objective: o, Settings: s, Data: e.Manifest.Checksum(), Extent: x, Nodes: nodes, Log: log,
 		Links: func(ctx context.Context) (encode.Incidence, error) { return e.trainingLinks(ctx, o) }}, nil
+}
+
+// Examine says of factors what package fit says of them: findings and warnings, with the same words and, where all pairs
+// are drawn, from the same numbers; see fit.Descent.Examine.
+func (e *Cluster) Examine(ctx context.Context, d fit.Descent, found fit.Descended) (*fit.Result, error) {
+	survey := fit.PairSurvey{Kinds: [3]int64{e.Manifest.Extent.Pairs}, Dim: e.Manifest.Dim}
+	return d.Examine(ctx, found, &population{Cluster: e, shards: e.Manifest.Train}, survey, e.Part)
+}
+
+// extent is what is known of the training pairs.
+func (e *Cluster) extent() fit.Extent {
+	if e.counted != nil {
+		return *e.counted
+	}
+	return e.Manifest.Extent
 }
 
 // allNodes reads what models ask of all nodes.
@@ -121,26 +160,22 @@ func nodesOn(l *shards.NodeLayout, side engine.Side, block int) []int32 {
 // sampledVectors is how many pairs the mean square of vectors is found from, as package fit has it.
 const sampledVectors = 64
 
-// vectorSquare is fit.MeanSquare of the training pairs: the size of what A multiplies. Pairs are counted by source, as
-// they are sorted on one machine, since the shards are in another order.
-func (e *Cluster) vectorSquare(ctx context.Context, s fit.Settings, nodes model.Nodes) (float64, error) {
-	link, err := model.NewLink(s.Link, nodes, s.LinkOptions)
-	if err != nil {
-		return 0, err
-	}
+// vectorSquare is fit.MeanSquare of the training pairs that a view looks at, of which there are so many: the size of
+// what A multiplies. Pairs are counted by source, as they are sorted on one machine, since the shards are in another
+// order.
+func (e *Cluster) vectorSquare(ctx context.Context, link model.LinkModel, v fit.LogView, all int64) (float64, error) {
 	if layout, ok := link.(model.Layout); !ok || !slices.ContainsFunc(layout.Parts(),
 		func(part model.ParameterBlock) bool { return part.Name == "A" }) {
 		return fit.MeanSquare(link, &graph.Pairs{}), nil
 	}
 	counts := make([]int32, e.Manifest.Nodes)
-	if err := e.eachShard(ctx, func(p *graph.Pairs) {
+	if err := e.eachShard(ctx, v, func(p *graph.Pairs, _ []risk.Exposure) {
 		for _, i := range p.Source {
 			counts[i]++
 		}
 	}); err != nil {
 		return 0, err
 	}
-	all := e.Manifest.Extent.Pairs
 	sampled := min(all, sampledVectors)
 	places := make([]int64, sampled) // among all, and then among those of their source
 	for i := range places {
@@ -155,7 +190,7 @@ func (e *Cluster) vectorSquare(ctx context.Context, s fit.Settings, nodes model.
 		places[i], p.Source[i] = k-before, int32(source)
 		targets[int32(source)] = nil
 	}
-	if err := e.eachShard(ctx, func(p *graph.Pairs) {
+	if err := e.eachShard(ctx, v, func(p *graph.Pairs, _ []risk.Exposure) {
 		for k, i := range p.Source {
 			if _, wanted := targets[i]; wanted {
 				targets[i] = append(targets[i], p.Target[k])
@@ -170,15 +205,22 @@ func (e *Cluster) vectorSquare(ctx context.Context, s fit.Settings, nodes model.
 	return fit.MeanSquare(link, p), nil
 }
 
-// eachShard hands the training pairs to a visitor, shard by shard.
-func (e *Cluster) eachShard(ctx context.Context, visit func(*graph.Pairs)) error {
+// eachShard hands the training pairs that a view of all people looks at to a visitor, shard by shard, so that those of
+// one source come in their order.
+func (e *Cluster) eachShard(ctx context.Context, v fit.LogView, visit func(*graph.Pairs, []risk.Exposure)) error {
 	l := e.Manifest.Layout()
 	for _, shard := range e.Manifest.Train {
-		p, _, err := e.Shards.BlockPairs(ctx, l, shard, e.Runner.threads())
+		p, exposure, err := e.Shards.BlockPairs(ctx, l, shard, e.Runner.threads())
 		if err != nil {
 			return err
 		}
-		visit(p)
+		if v.Logged {
+			some := sample.Evidence{Pairs: p, Exposure: exposure}.At(sample.Indices(p.Len(), func(k int) bool {
+				return exposure != nil && v.Looks(exposure[k])
+			}))
+			p, exposure = some.Pairs, some.Exposure
+		}
+		visit(p, exposure)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package job
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -25,11 +26,19 @@ import (
 // all vectors are 0.
 func newMarket(t testing.TB, people, items int, texts bool) setup {
 	t.Helper()
-	return newMarketOf(t, people, items, 6, texts)
+	return newMarketOf(t, people, items, 6, texts, nil)
 }
 
-// newMarketOf is a market with vectors of a dimension, which may be 0.
-func newMarketOf(t testing.TB, people, items, dim int, texts bool) setup {
+// newLoggedMarket has a log that is made of the graph, with the kind that the plan is given.
+func newLoggedMarket(t testing.TB, people, items int, texts bool,
+	logOf func(*graph.Graph, *sample.Plan) *sample.ExposureLog) setup {
+	t.Helper()
+	return newMarketOf(t, people, items, 6, texts, logOf)
+}
+
+// newMarketOf is a market with vectors of a dimension, which may be 0, and with a log or none.
+func newMarketOf(t testing.TB, people, items, dim int, texts bool,
+	logOf func(*graph.Graph, *sample.Plan) *sample.ExposureLog) setup {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(3, uint64(people)))
 	var b graph.Builder
@@ -70,8 +79,60 @@ func newMarketOf(t testing.TB, people, items, dim int, texts bool) setup {
 	if must(g, err)(t); dim > 0 {
 		g = must(g.WithVectors(vectors))(t)
 	}
-	return setup{must(sample.Prepare(t.Context(), g, sample.Options{Origin: sample.Origin{Plan: sample.Plan{
-		Split: sample.RandomLinks, PerLink: 2, Seed: 4}}}))(t)}
+	o := sample.Options{Origin: sample.Origin{Plan: sample.Plan{Split: sample.RandomLinks, PerLink: 2, Seed: 4}}}
+	if logOf != nil {
+		o.Log = logOf(g, &o.Origin.Plan)
+	}
+	return setup{must(sample.Prepare(t.Context(), g, o))(t)}
+}
+
+// logs are those of markets: of pairs, of people, of everybody, and of what was offered.
+var logs = map[string]func(*graph.Graph, *sample.Plan) *sample.ExposureLog{
+	"pairs": func(g *graph.Graph, p *sample.Plan) *sample.ExposureLog {
+		return logged(g, p, sample.Sampled, func(i int32) float64 { return .2 }, true)
+	},
+	"people": func(g *graph.Graph, p *sample.Plan) *sample.ExposureLog {
+		return logged(g, p, sample.Complete, someOf(3), false)
+	},
+	"everybody": func(g *graph.Graph, p *sample.Plan) *sample.ExposureLog {
+		return logged(g, p, sample.Complete, someOf(1), false)
+	},
+	"everything that some were shown": func(g *graph.Graph, p *sample.Plan) *sample.ExposureLog {
+		p.EveryShown = true
+		return logged(g, p, sample.Complete, someOf(3), false)
+	},
+	"offers": func(g *graph.Graph, p *sample.Plan) *sample.ExposureLog {
+		return logged(g, p, sample.Offered, func(i int32) float64 { return .1 }, false)
+	},
+}
+
+// someOf says that the log is of everything that one of so many people was shown.
+func someOf(n int32) func(int32) float64 {
+	return func(i int32) float64 {
+		if i%n == 0 {
+			return 1
+		}
+		return 0
+	}
+}
+
+// logged logs shares of the pairs of people. Items are shown more the lower their number is.
+func logged(g *graph.Graph, p *sample.Plan, kind sample.LogKind, share func(source int32) float64,
+	others bool) *sample.ExposureLog {
+	p.Log = kind
+	l, rng := &sample.ExposureLog{}, rand.New(rand.NewPCG(8, 1))
+	for _, i := range g.Sources() {
+		for n, j := range g.Targets() {
+			linked := g.HasLink(i, j)
+			shown := linked || rng.Float64() < .6-.5*float64(n)/float64(len(g.Targets()))
+			if rng.Float64() >= share(i) || i == j || !shown && !others {
+				continue
+			}
+			l.Source, l.Target = append(l.Source, i), append(l.Target, j)
+			l.Exposed, l.Linked = append(l.Exposed, shown), append(l.Linked, linked)
+		}
+	}
+	return l
 }
 
 func factorSettings(method string) fit.Settings {
@@ -118,6 +179,71 @@ func TestFactorsAreThoseOfOneMachine(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Where exposure is logged, factors over shards are those of one machine, bit for bit: what the log alone says, the
+// level that it gives to others, and what the method shown makes of it.
+func TestFactorsOfLogsAreThoseOfOneMachine(t *testing.T) {
+	ctx := context.Background()
+	blocks, rows := shards.CutSettings{Nodes: 60, Pairs: 700}, shards.CutSettings{Nodes: 41}
+	for _, c := range []struct {
+		log, method, exposure string
+		texts                 bool
+		rounds                int
+		cut                   shards.CutSettings
+		threads, most         int
+	}{{"pairs", "mle", "", true, 200, blocks, 2, 0},
+		{"pairs", "mle", "fields+person", false, 2, rows, 1, 90},
+		{"people", "mle", "", true, 2, blocks, 1, 0},
+		{"people", "ap", "fields", false, 2, rows, 2, 0},
+		{"people", "dr", "", false, 2, blocks, 2, 120},
+		{"everybody", "mle", "", false, 3, blocks, 2, 0},
+		{"everything that some were shown", "mle", "", false, 2, rows, 2, 0},
+		{"everything that some were shown", "shown", "", true, 2, blocks, 2, 0},
+		{"offers", "mle", "", false, 2, blocks, 2, 0},
+		{"offers", "shown", "", false, 2, rows, 2, 80},
+		{"pairs", "shown", "fields+person+item", false, 200, blocks, 2, 0},
+		{"people", "shown", "", true, 2, rows, 1, 90}} {
+		name := fmt.Sprintf("%s, %s by %q", c.log, c.method, c.exposure)
+		s := newLoggedMarket(t, 130, 50, c.texts, logs[c.log])
+		settings := factorSettings(c.method)
+		settings.Exposure, settings.LBFGS.Iterations = c.exposure, c.rounds
+		one := must(fit.Fit(ctx, s.Problem, settings))(t)
+		want := slices.Concat(one.LinkParams, one.PropensityParams)
+		m := must(one.Model())(t)
+		cluster, _ := s.cut(t, c.cut)
+		for runner, r := range runners() {
+			r.Threads = c.threads
+			cluster.Runner, cluster.mostPairs = r, c.most
+			d := must(cluster.Factors(ctx, settings))(t)
+			found := must(d.Run(ctx))(t)
+			if found.Iterations != one.Iterations || !slices.Equal(found.Params, want) || len(found.Warnings) > 0 {
+				t.Errorf("%s, %s: %d rounds, parameters off by %.2g, warnings %v; one machine %d rounds", name, runner,
+					found.Iterations, relative(found.Params, want), found.Warnings, one.Iterations)
+			}
+			got := must(cluster.Examine(ctx, d, found))(t)
+			other := must(got.Model())(t)
+			if !bytes.Equal(other.Findings, m.Findings) || !slices.Equal(got.Warnings, one.Warnings) {
+				t.Errorf("%s, %s: the findings %s, warnings %v; one machine's are %v", name, runner,
+					apart(other.Findings, m.Findings), got.Warnings, one.Warnings)
+			}
+			if !bytes.Equal(other.Hyperparameters, m.Hyperparameters) {
+				t.Errorf("%s, %s: the settings %s", name, runner, apart(other.Hyperparameters, m.Hyperparameters))
+			}
+		}
+		cluster.Close(ctx)
+	}
+}
+
+// apart says where two texts begin to differ.
+func apart(got, want []byte) string {
+	k := 0
+	for k < min(len(got), len(want)) && got[k] == want[k] {
+		k++
+	}
+	from := max(k-60, 0)
+	return fmt.Sprintf("go on %q, those of one machine %q", got[from:min(k+60, len(got))],
+		want[from:min(k+60, len(want))])
 }
 
 // failingRounds is a cluster that is gone after so many rounds.
@@ -183,7 +309,7 @@ func firstMove(t *testing.T, cluster *Cluster) (*plan, []task) {
 	c.place()
 	state := must(engine.NewFactorState(link, make([]float32, o.Size())))(t)
 	p := must(c.plan(t.Context(), cluster.Work, engine.Sources, state))(t)
-	return p, c.tasks(engine.Sources, p.Factors.most())
+	return p, cluster.rowTasks(engine.Sources, p.Factors.most())
 }
 
 // Factors that are damaged or gone on their way to a worker are named.

@@ -34,6 +34,7 @@ type Cluster struct {
 	evaluations int
 	fields      []uint16          // of all nodes, in training of factors
 	models      []shards.Location // rows of factors that workers read
+	counted     *fit.Extent       // with what the log says; nil where that is not asked
 	mostPairs   int               // of a task of a round; 0 means mostTaskPairs, tests lower it
 }
 
@@ -57,12 +58,12 @@ func (e *Cluster) Gradient(ctx context.Context, o *engine.Objective, params []fl
 	if o.Pairs != nil && int64(o.Pairs.Len()) != e.Manifest.Extent.Pairs {
 		return engine.CPU{Threads: e.Runner.Threads}.Gradient(ctx, o, params, grad)
 	}
-	if err := e.agrees(o); err != nil {
+	if err := e.agrees(o, e.Settings, e.extent()); err != nil {
 		return engine.Parts{}, err
 	}
 	e.evaluations++
 	p := e.plan("gradient")
-	p.Settings, p.Extent, p.Params, p.Gradient = e.Settings, e.Manifest.Extent, packed(params), grad != nil
+	p.Settings, p.Extent, p.Params, p.Gradient = e.Settings, e.extent(), packed(params), grad != nil
 	sum, err := e.sum(ctx, "gradient", p, tasksOf(e.Manifest.Train), &gradientFn{})
 	if err != nil {
 		return engine.Parts{}, err
@@ -76,25 +77,25 @@ func (e *Cluster) Gradient(ctx context.Context, o *engine.Objective, params []fl
 	return o.Join(engine.Parts{Likelihood: sum.Values[0], Risk: sum.Values[1]}, sum.Pairs, params, grad), nil
 }
 
-// agrees refuses an objective that workers would not make of the cluster's settings. The prior may differ: it is added
+// agrees refuses an objective that workers would not make of settings, which are the cluster's or those of a view. The prior may differ: it is added
 // by the driver. Of factors the shape says nothing of their number.
-func (e *Cluster) agrees(o *engine.Objective) error {
+func (e *Cluster) agrees(o *engine.Objective, s fit.Settings, x fit.Extent) error {
 	shape, err := e.Manifest.Shape()
 	if err != nil {
 		return err
 	}
-	made, err := e.Settings.Objective(shape, e.Manifest.Extent)
+	made, err := s.Objective(shape, x)
 	if err != nil {
 		return err
 	}
 	type formula struct {
-		link, propensity string
-		lambdaL, lambdaR float64
-		likelihood       engine.Likelihood
-		risk             engine.RiskTerm
-		held, even       bool
-		floor            float64
-		size             int
+		link, propensity  string
+		lambdaL, lambdaR  float64
+		likelihood        engine.Likelihood
+		risk              engine.RiskTerm
+		held, even, shown bool
+		floor             float64
+		size              int
 	}
 	of := func(o *engine.Objective) formula {
 		size := o.Size()
@@ -102,7 +103,7 @@ func (e *Cluster) agrees(o *engine.Objective) error {
 			size = 0
 		}
 		return formula{o.Link.Kind(), o.Propensity.Kind(), o.LambdaL, o.LambdaR, o.Likelihood, o.Risk, o.Held,
-			o.EvenRisk, o.Floor, size}
+			o.EvenRisk, o.ShownOnly, o.Floor, size}
 	}
 	if of(o) != of(made) {
 		return fmt.Errorf("%w on a cluster: an objective of other settings than the cluster's; set Cluster.Settings "+
@@ -189,7 +190,7 @@ func (p *plan) gradient(ctx context.Context, t *task) (numbered, error) {
 	if err != nil {
 		return numbered{}, err
 	}
-	o.Pairs, o.Exposure = part.Pairs, part.Exposure
+	o.Pairs, o.Exposure = p.Extent.Shown.Of(part.Pairs, part.Exposure), part.Exposure
 	var grad []float64
 	if p.Gradient {
 		grad = make([]float64, o.Size())

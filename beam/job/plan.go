@@ -48,7 +48,8 @@ type plan struct {
 	Piece      *piecePlan      `json:"piece,omitempty"`
 	Likelihood *likelihoodPlan `json:"likelihood,omitempty"`
 	Factors    *factorPlan     `json:"factors,omitempty"`
-	Fan        int             `json:"fan,omitempty"` // how many sums are added at a time; 0 means mostFan
+	View       *viewPlan       `json:"view,omitempty"` // of the training pairs; nil means all as they are
+	Fan        int             `json:"fan,omitempty"`  // how many sums are added at a time; 0 means mostFan
 }
 
 func (p *plan) encode() ([]byte, error) {

@@ -64,12 +64,15 @@ func (p *population) Checksum() string { return p.Manifest.Checksum() }
 
 // piecePlan is what the workers of such a job share.
 type piecePlan struct {
-	Kind     string         `json:"kind"` // survey, draw, surprising, tally, links, nodes, sources, marks or standings
+	// Kind is survey, draw, surprising, tally, links, nodes, sums, sources, marks or standings.
+	Kind     string         `json:"kind"`
 	Choice   fit.PairChoice `json:"choice"`
 	Surprise *fit.Surprise  `json:"surprise,omitempty"`
 	Floor    float64        `json:"floor,omitempty"`
 	Nodes    []byte         `json:"nodes,omitempty"` // numbers, as int32
 	Ranks    *rankPlan      `json:"ranks,omitempty"`
+	Sums     fit.PairSums   `json:"sums,omitempty"` // at a shift
+	Shift    float64        `json:"shift,omitempty"`
 }
 
 // pieces runs a job over the shards and hands what each left to a function, in their order.
@@ -160,7 +163,7 @@ func (p *population) Tally(ctx context.Context, by engine.Predictor, floor float
 	s := p.piece("tally", fit.PairChoice{})
 	s.Piece.Floor = floor
 	var err error
-	if s.Model, err = packModel(model.Model{Link: by.Link, LinkParams: by.LinkParams, Propensity: by.Propensity,
+	if s.Model, err = p.pack(ctx, model.Model{Link: by.Link, LinkParams: by.LinkParams, Propensity: by.Propensity,
 		PropensityParams: by.PropensityParams, Method: "tally"}); err != nil {
 		return nil, err
 	}
@@ -351,6 +354,8 @@ func (p *plan) piece(ctx context.Context, t *task) (any, error) {
 		return p.heldLinks(ctx, t)
 	case "nodes":
 		return p.someNodes(ctx, t)
+	case "sums":
+		return p.nodeSums(ctx, t)
 	case "marks":
 		return p.linkScores(ctx, t)
 	case "standings":

@@ -27,7 +27,7 @@ import (
 // Version is what a driver and its workers must agree on. It changes with everything that they tell one another, and
 // with every change of the arithmetic; builds may set it to something finer with
 // -ldflags -X unseen/beam/job.Version=….
-var Version = "6"
+var Version = "7"
 
 // Runner says where jobs run.
 type Runner struct {

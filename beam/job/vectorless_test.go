@@ -22,7 +22,7 @@ import (
 // Long because it follows one model through all that is done with it.
 func TestShardsWithoutVectors(t *testing.T) {
 	ctx := t.Context()
-	s := newMarketOf(t, 240, 90, 0, false)
+	s := newMarketOf(t, 240, 90, 0, false, nil)
 	g := s.Graph
 	cluster, m := s.cut(t, shards.CutSettings{Nodes: 77, Pairs: 900})
 	defer cluster.Close(ctx)
@@ -81,7 +81,7 @@ func TestShardsWithoutVectors(t *testing.T) {
 // What compares vectors says that there are none, and what to do.
 func TestWhatNeedsVectorsSaysSo(t *testing.T) {
 	ctx := t.Context()
-	cluster, m := newMarketOf(t, 120, 50, 0, false).cut(t, shards.CutSettings{Nodes: 60})
+	cluster, m := newMarketOf(t, 120, 50, 0, false, nil).cut(t, shards.CutSettings{Nodes: 60})
 	with := newMarket(t, 120, 50, true)
 	settings := factorSettings("naive")
 	settings.Link = "diagonal"
