@@ -92,6 +92,9 @@ func Certify(ctx context.Context, g *graph.Graph, s CertificateSettings) (*Certi
 		return nil, fmt.Errorf("a certificate of %d repeats with %d pairs and %d tests; none may be negative",
 			s.Repeats, s.Pairs, s.Tests)
 	}
+	if err := checkDescribed(g); err != nil {
+		return nil, err
+	}
 	if s.Ages == nil {
 		s.Ages = model.Ages(g)
 	}
@@ -129,6 +132,22 @@ func Certify(ctx context.Context, g *graph.Graph, s CertificateSettings) (*Certi
 			Covered: covered[scheme]})
 	}
 	return c, nil
+}
+
+// checkDescribed refuses a graph of which one side has no vectors: truths are planted on the likeness of two nodes.
+func checkDescribed(g *graph.Graph) error {
+	for side, nodes := range map[string][]int32{"source": g.Sources(), "target": g.Targets()} {
+		described := func(i int32) bool {
+			row := make([]float32, g.Vectors().Dim())
+			g.Vectors().Load(row, i)
+			return slices.ContainsFunc(row, func(x float32) bool { return x != 0 })
+		}
+		if g.Vectors() == nil || !slices.ContainsFunc(nodes, described) {
+			return fmt.Errorf("certificate: no %s has a vector, and truths are planted on how alike the vectors of "+
+				"two nodes are; give every %s a text and encode them", side, side)
+		}
+	}
+	return nil
 }
 
 // Words says what the certificate means.

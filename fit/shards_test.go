@@ -146,8 +146,6 @@ func TestFactorsThatNeedOneMachine(t *testing.T) {
 	t.Parallel()
 	s := plantShop(t, 20, 10, 1)
 	x := Extent{Pairs: 200, MeanWeight: 1, MeanSquare: 1}
-	logged := x
-	logged.Logged = true
 	fine := Settings{Link: "factors", Method: "mle", Ridge: 1}
 	change := func(do func(*Settings)) Settings {
 		s := fine
@@ -158,17 +156,28 @@ func TestFactorsThatNeedOneMachine(t *testing.T) {
 		Settings
 		Extent
 	}{
-		"where exposure is logged":       {fine, logged},
-		"by the optimiser alternating":   {change(func(s *Settings) { s.Optimiser = "lbfgs" }), x},
-		"a ridge is chosen":              {change(func(s *Settings) { s.Ridge = 0 }), x},
-		"model factors+bonus":            {change(func(s *Settings) { s.Link = "factors+bonus" }), x},
-		"field-matrix+activity":          {change(func(s *Settings) { s.Exposure = "fields+activity" }), x},
-		"the method shown is learned on": {change(func(s *Settings) { s.Method = ShownOnly }), x},
+		"by the optimiser alternating": {change(func(s *Settings) { s.Optimiser = "lbfgs" }), x},
+		"a ridge is chosen":            {change(func(s *Settings) { s.Ridge = 0 }), x},
+		"model factors+bonus":          {change(func(s *Settings) { s.Link = "factors+bonus" }), x},
+		"field-matrix+activity":        {change(func(s *Settings) { s.Exposure = "fields+activity" }), x},
 	} {
 		if _, err := c.Settings.Objective(s.nodes, c.Extent); !errors.Is(err, ErrSetting) ||
 			!strings.Contains(err.Error(), words) {
 			t.Errorf("%s: %v", words, err)
 		}
+	}
+	shown := change(func(s *Settings) { s.Method = ShownOnly })
+	if _, err := shown.Objective(s.nodes, x); !errors.Is(err, ErrData) ||
+		!strings.Contains(err.Error(), "pairs that are logged as shown") {
+		t.Errorf("the method shown without a log: %v", err)
+	}
+	logged := x
+	logged.Logged, logged.LoggedPairs = true, 100
+	if o := must(fine.Objective(s.nodes, logged))(t); o.Tied {
+		t.Error("exposure of pairs of fields is tied where it is logged")
+	}
+	if o := must(shown.Objective(s.nodes, logged))(t); o.Tied || !o.ShownOnly {
+		t.Errorf("by the method shown exposure is tied %v, and only what was shown counts %v", o.Tied, o.ShownOnly)
 	}
 	o := must(fine.Objective(s.nodes, x))(t)
 	if !o.Tied || o.Precision == nil {

@@ -305,7 +305,8 @@ func firstMove(t *testing.T, cluster *Cluster) (*plan, []task) {
 	t.Helper()
 	o := must(cluster.Factors(t.Context(), factorSettings("mle")))(t).Objective
 	link := o.Link.(*model.Factors)
-	c := &clusterMoves{cluster: cluster, o: o, link: link, layout: cluster.Manifest.Layout()}
+	c := &clusterMoves{cluster: cluster, o: o, link: link, layout: cluster.Manifest.Layout(), settings: cluster.Settings,
+		extent: cluster.extent()}
 	c.place()
 	state := must(engine.NewFactorState(link, make([]float32, o.Size())))(t)
 	p := must(c.plan(t.Context(), cluster.Work, engine.Sources, state))(t)

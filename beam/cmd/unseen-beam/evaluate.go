@@ -135,10 +135,6 @@ func (f *evaluateFlags) run(ctx context.Context, cmd *cobra.Command, path, root 
 	if err != nil {
 		return nil, err
 	}
-	if !model.NeedsVectors(m.Link.Kind()) && f.certify > 0 {
-		return nil, fmt.Errorf("a certificate of the link model %s needs one machine: unseen evaluate --certify",
-			m.Link.Kind())
-	}
 	judge, err := fit.JudgeOf(m)
 	if err != nil {
 		return nil, err

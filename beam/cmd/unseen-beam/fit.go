@@ -50,7 +50,7 @@ type fitReport struct {
 	Seconds     float64 `json:"seconds"`
 	Model       string  `json:"model"`
 
-	Findings *fit.Findings  `json:"findings,omitempty"` // of bayes
+	Findings *fit.Findings  `json:"findings,omitempty"` // of bayes and of factors
 	Warnings []risk.Warning `json:"warnings,omitempty"`
 }
 
@@ -66,16 +66,18 @@ what exposure depends on, and the doctor's tests and claims. The driver learns
 from a part of the pairs that it draws (--hold), and moves to the posterior of
 all by a few sums over the shards, one job each.
 
-The other methods are those whose objective is a sum over pairs: naive, mle, rw,
-pu, ap and dr. The model is the one that unseen fit makes of the same pairs,
-ridge and start: of people and items it is factors, else diagonal (--link).
+The other methods are those whose objective is a sum over pairs: naive, mle,
+shown, rw, pu, ap and dr. The model is the one that unseen fit makes of the same
+pairs, ridge and start: of people and items it is factors, else diagonal (--link).
 
 Factors are learned side by side, in rounds of three jobs: all sources given the
-targets, all targets given the sources, then what they have in common. The
-driver holds the factors of all nodes. The ridge is not searched for: take the
-one that unseen fit chose for a sample. Where exposure is logged, factors need
-one machine. Other link models are learned by L-BFGS, as by unseen fit
---optimiser lbfgs; every evaluation is one job.
+targets, all targets given the sources, then what they have in common. Where a
+part of the exposure is logged, they are first learned from the log alone, and
+last so many times again for the level of exposure, as by unseen fit. The driver
+holds the factors of all nodes. The ridge is not searched for: take the one that
+unseen fit chose for a sample. What links and a log allow to be said is printed,
+and is in the model file. Other link models are learned by L-BFGS, as by unseen
+fit --optimiser lbfgs; every evaluation is one job.
 
 A checkpoint lies beside the model and is written while it learns. Run the same
 command with --resume to go on after a failure.`,
@@ -101,10 +103,10 @@ command with --resume to go on after a failure.`,
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.StringVar(&f.method, "method", "bayes", "bayes, naive, mle, rw, pu, ap or dr")
+	flags.StringVar(&f.method, "method", "bayes", "bayes, naive, mle, shown, rw, pu, ap or dr")
 	flags.StringVar(&f.exposure, "exposure", "", "what exposure depends on: of bayes fields, alone or with any of "+
 		"+text, +popularity and +age behind it (default: what the doctor's tests speak for), of factors fields, alone "+
-		"or with +person and +item (default: fields)")
+		"or with +person and +item (default: fields, and all three where exposure is logged)")
 	flags.StringVar(&f.doctor, "doctor", fit.FullDoctor, "of bayes: full compares assumptions, quick does not")
 	flags.IntVar(&f.replicates, "replicates", 10, "of bayes: simulated histories that are refitted")
 	flags.IntVar(&f.hold, "hold", 0, "of bayes: `pairs` that the driver keeps in memory at most "+
@@ -150,7 +152,11 @@ func (f *fitFlags) run(ctx context.Context, cmd *cobra.Command, root string) (*f
 	m, began := cluster.Manifest, time.Now()
 	s.Progress = func(e progress.Event) {
 		if !f.quiet {
-			fmt.Fprintf(cmd.ErrOrStderr(), "iteration %.0f: objective %.8g, %d jobs, %s\n", e.Values["round"],
+			what := "iteration"
+			if e.Phase != "training" {
+				what = e.Phase + ", iteration"
+			}
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s %.0f: objective %.8g, %d jobs, %s\n", what, e.Values["round"],
 				e.Values["loss"], cluster.Evaluations(), time.Since(began).Round(100*time.Millisecond))
 		}
 	}
@@ -162,25 +168,41 @@ func (f *fitFlags) run(ctx context.Context, cmd *cobra.Command, root string) (*f
 	if err != nil {
 		return nil, f.interrupted(err)
 	}
-	s, o, parts := d.Settings, d.Objective, found.Objective
-	link, propensity := o.Split(found.Params)
-	fitted := model.Model{Link: o.Link, LinkParams: link, Propensity: o.Propensity, PropensityParams: propensity,
-		Method: s.Method, Seed: s.Seed, DataChecksum: m.Checksum()}
-	if fitted.Hyperparameters, err = json.Marshal(s); err != nil {
-		return nil, err
-	}
-	if fitted.Data, err = json.Marshal(m.Data); err != nil {
+	s, parts := d.Settings, found.Objective
+	fitted, report, err := f.fitted(ctx, cluster, d, found)
+	if err != nil {
 		return nil, err
 	}
 	if err := f.save(fitted, s.Checkpoint); err != nil {
 		return nil, err
 	}
-	return &fitReport{
-		Method: s.Method, Pairs: m.Extent.Pairs, Shards: len(m.Train), Iterations: found.Iterations,
-		Evaluations: cluster.Evaluations(), Warnings: found.Warnings,
-		Objective: parts.Total(), Likelihood: parts.Likelihood, Risk: parts.Risk, Prior: parts.Prior,
-		Seconds: time.Since(began).Seconds(), Model: f.output,
-	}, nil
+	report.Method, report.Pairs, report.Shards, report.Iterations = s.Method, m.Extent.Pairs, len(m.Train),
+		found.Iterations
+	report.Evaluations, report.Model, report.Seconds = cluster.Evaluations(), f.output, time.Since(began).Seconds()
+	report.Objective, report.Likelihood, report.Risk, report.Prior = parts.Total(), parts.Likelihood, parts.Risk,
+		parts.Prior
+	return report, nil
+}
+
+// fitted returns the model of a descent, and what is said of it.
+func (f *fitFlags) fitted(ctx context.Context, cluster *job.Cluster, d fit.Descent, found fit.Descended) (
+	m model.Model, report *fitReport, err error) {
+	s, o := d.Settings, d.Objective
+	if !model.NeedsVectors(o.Link.Kind()) {
+		r, err := cluster.Examine(ctx, d, found)
+		if err != nil {
+			return m, nil, f.interrupted(err)
+		}
+		m, err = r.Model()
+		return m, &fitReport{Findings: r.Findings, Warnings: r.Warnings}, err
+	}
+	link, propensity := o.Split(found.Params)
+	m = model.Model{Link: o.Link, LinkParams: link, Propensity: o.Propensity, PropensityParams: propensity,
+		Method: s.Method, Seed: s.Seed, DataChecksum: cluster.Manifest.Checksum()}
+	if m.Hyperparameters, err = json.Marshal(s); err == nil {
+		m.Data, err = json.Marshal(cluster.Manifest.Data)
+	}
+	return m, &fitReport{Warnings: found.Warnings}, err
 }
 
 // factorRidge is the prior variance of z of factors where none is given: of those that one machine tries for them, it
@@ -209,7 +231,7 @@ func (f *fitFlags) settings(cmd *cobra.Command, m *shards.Manifest) (fit.Setting
 	case model.NeedsVectors(s.Link) && given("exposure"):
 		return s, fmt.Errorf("--exposure is of bayes and of factors; give --propensity to the method %s", f.method)
 	case model.NeedsVectors(s.Link):
-		return s.WithDefaults()
+		return s, nil
 	}
 	s.Optimiser, s.Exposure = "", f.exposure
 	if !given("ridge") {
@@ -221,7 +243,7 @@ func (f *fitFlags) settings(cmd *cobra.Command, m *shards.Manifest) (fit.Setting
 	if !given("tolerance") {
 		s.LBFGS.Tolerance = 0
 	}
-	return s.WithDefaults()
+	return s, nil
 }
 
 // interrupted adds to an error where the work until then is.
@@ -251,6 +273,11 @@ func (f *fitFlags) bayes(ctx context.Context, cmd *cobra.Command, cluster *job.C
 			return nil, fmt.Errorf("--%s is of L-BFGS, and bayes learns without it; leave it out, or give another "+
 				"--method", name)
 		}
+	}
+	if m.Data.Plan.EveryShown {
+		return nil, fmt.Errorf("%w: these shards have every pair that a complete log has as shown, which bayes cannot "+
+			"weigh; give --method mle, or learn on one machine: unseen fit --method bayes --link diagonal",
+			fit.ErrSetting)
 	}
 	if known := slices.Contains(m.Columns, shards.PopularityColumn); !known && f.exposure == "" {
 		return nil, fmt.Errorf("%w: these shards do not say how popular nodes are, on which exposure may depend; "+
