@@ -70,6 +70,10 @@ func CertificateFor(m model.Model) (s CertificateSettings, err error) {
 	if err := json.Unmarshal(m.Hyperparameters, &s.Fit); err != nil {
 		return s, fmt.Errorf("the settings of its training are damaged: %w; fit it again", err)
 	}
+	if slices.Contains([]string{fit.ShownOnly, "dr"}, s.Fit.Method) {
+		return s, fmt.Errorf("a certificate of the method %s: it learns from a log of exposure, and planted truths have "+
+			"none; certify mle, or another method that does without", s.Fit.Method)
+	}
 	if m.Link.Kind() == "diagonal" {
 		s.Weights = m.LinkParams[:len(m.LinkParams)-1]
 	}
@@ -136,15 +140,16 @@ func Certify(ctx context.Context, g *graph.Graph, s CertificateSettings) (*Certi
 
 // checkDescribed refuses a graph of which one side has no vectors: truths are planted on the likeness of two nodes.
 func checkDescribed(g *graph.Graph) error {
-	for side, nodes := range map[string][]int32{"source": g.Sources(), "target": g.Targets()} {
+	for k, nodes := range [][]int32{g.Sources(), g.Targets()} {
+		side := []string{"source", "target"}[k]
 		described := func(i int32) bool {
 			row := make([]float32, g.Vectors().Dim())
 			g.Vectors().Load(row, i)
 			return slices.ContainsFunc(row, func(x float32) bool { return x != 0 })
 		}
 		if g.Vectors() == nil || !slices.ContainsFunc(nodes, described) {
-			return fmt.Errorf("certificate: no %s has a vector, and truths are planted on how alike the vectors of "+
-				"two nodes are; give every %s a text and encode them", side, side)
+			return fmt.Errorf("certificate: %w: no %s has a vector, and truths are planted on how alike the vectors of "+
+				"two nodes are; give every %s a text and encode them", world.ErrGraph, side, side)
 		}
 	}
 	return nil

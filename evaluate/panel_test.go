@@ -234,6 +234,26 @@ func TestCertifyRefuses(t *testing.T) {
 	if _, err := Certify(ctx, bare, CertificateSettings{}); !errors.Is(err, world.ErrGraph) {
 		t.Errorf("a graph without vectors: %v", err)
 	}
+	half := must(graph.NewVectors(3, 2))(t) // of people without texts
+	if err := half.Set(2, []float32{1, 2}); err != nil {
+		t.Fatal(err)
+	}
+	var sided graph.Builder
+	for id, role := range map[string]graph.Role{"a": graph.SourceOnly, "b": graph.SourceOnly} {
+		must(sided.AddNode(graph.Node{ID: id, Role: role}))(t)
+	}
+	must(sided.AddNode(graph.Node{ID: "c", Role: graph.TargetOnly}))(t)
+	people, _, err := sided.Build()
+	if err == nil {
+		people, err = people.WithVectors(half)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Certify(ctx, people, CertificateSettings{}); !errors.Is(err, world.ErrGraph) ||
+		!strings.Contains(err.Error(), "no source has a vector") {
+		t.Errorf("people without vectors: %v", err)
+	}
 	w := must(world.New(ctx, world.Settings{Nodes: 60, Dim: 4, Fields: world.EvenFields(2)}))(t)
 	if _, err := Certify(ctx, w.Graph(), CertificateSettings{Repeats: -1}); err == nil {
 		t.Error("negative repeats are taken")

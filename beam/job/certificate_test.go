@@ -45,6 +45,9 @@ func TestCertificateIsThatOfOneMachine(t *testing.T) {
 	const seed = 5
 	aged, sided := newAged(t), newSides(t)
 	quick := fit.Settings{Method: "bayes", Link: "diagonal", Doctor: fit.QuickDoctor, Replicates: -1, Seed: 1}
+	factors := fit.Settings{Method: "mle", Link: "factors", Ridge: .5, Seed: 1, Exposure: "fields+person+item",
+		LBFGS: fit.LBFGSSettings{Iterations: 8}}
+	market := newMarket(t, 130, 90, true)
 	byAge := quick
 	byAge.Exposure = "fields+age"
 	for name, c := range map[string]struct {
@@ -56,8 +59,10 @@ func TestCertificateIsThatOfOneMachine(t *testing.T) {
 		"some nodes, by age": {aged, byAge, 120},
 		"people and items":   {sided, quick, 0},
 		"some of each":       {sided, quick, 150},
+		"factors":            {market, factors, 0},
+		"factors of some":    {market, factors, 200},
 	} {
-		s := evaluate.CertificateSettings{Fit: c.fit, Pairs: 3000, Tests: 1000, Repeats: 1, Seed: seed,
+		s := evaluate.CertificateSettings{Fit: c.fit, Pairs: 2000, Tests: 1000, Repeats: 1, Seed: seed,
 			Weights: []float32{1, 2, 3, 4, 5, 6, 7, 8}[:c.Graph.Vectors().Dim()]}
 		g, one := c.Graph, s
 		if c.most > 0 {
