@@ -318,7 +318,7 @@ func (r *fitReport) print(w io.Writer) error {
 	_, err := fmt.Fprintf(w, "%s: %s of %d pairs in %d shards, %d iterations (%d jobs) in %s, objective %.8g\n",
 		r.Model, r.Method, r.Pairs, r.Shards, r.Iterations, r.Evaluations, progress.Seconds(r.Seconds), r.Objective)
 	if r.Findings != nil {
-		fmt.Fprintf(w, "scale: %s\n", r.Findings.Class)
+		fmt.Fprintf(w, "scale: %s\n", r.Findings.Class.Label())
 		for _, line := range r.Findings.Verdict {
 			fmt.Fprintf(w, "  %s\n", line)
 		}
