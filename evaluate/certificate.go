@@ -71,8 +71,8 @@ func CertificateFor(m model.Model) (s CertificateSettings, err error) {
 		return s, fmt.Errorf("the settings of its training are damaged: %w; fit it again", err)
 	}
 	if slices.Contains([]string{fit.ShownOnly, "dr"}, s.Fit.Method) {
-		return s, fmt.Errorf("a certificate of the method %s: it learns from a log of exposure, and planted truths have "+
-			"none; certify mle, or another method that does without", s.Fit.Method)
+		return s, fmt.Errorf("a certificate of the method %s: it learns from a log of exposure, and planted truths "+
+			"have none; certify mle, or another method that does without", s.Fit.Method)
 	}
 	if m.Link.Kind() == "diagonal" {
 		s.Weights = m.LinkParams[:len(m.LinkParams)-1]
@@ -148,8 +148,8 @@ func checkDescribed(g *graph.Graph) error {
 			return slices.ContainsFunc(row, func(x float32) bool { return x != 0 })
 		}
 		if g.Vectors() == nil || !slices.ContainsFunc(nodes, described) {
-			return fmt.Errorf("certificate: %w: no %s has a vector, and truths are planted on how alike the vectors of "+
-				"two nodes are; give every %s a text and encode them", world.ErrGraph, side, side)
+			return fmt.Errorf("certificate: %w: no %s has a vector, and truths are planted on how alike the vectors "+
+				"of two nodes are; give every %s a text and encode them", world.ErrGraph, side, side)
 		}
 	}
 	return nil

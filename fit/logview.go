@@ -15,8 +15,8 @@ import (
 )
 
 // LoggedPairs are training pairs of which some are logged, in memory or in the shards of a cluster, as factors are
-// learned from them. What is summed is summed by node, in the order of the node's pairs, so that sums have the same bits
-// wherever the pairs are.
+// learned from them. What is summed is summed by node, in the order of the node's pairs, so that sums have the same
+// bits wherever the pairs are.
 type LoggedPairs interface {
 	// Count counts the pairs of every source.
 	Count(ctx context.Context) (*LogCounts, error)
@@ -218,8 +218,9 @@ type ShownRates struct {
 // share of links that are logged estimates.
 func (c *LogCounts) ShownRates() (ShownRates, error) {
 	if c.Others == 0 {
-		return ShownRates{}, hint.Wrap(fmt.Errorf("%w: no pair without a link is logged as shown, and the method shown "+
-			"learns from these and from links", ErrData), "log what was shown, or set %v to mle", hint.Setting("method"))
+		return ShownRates{}, hint.Wrap(fmt.Errorf("%w: no pair without a link is logged as shown, and the method "+
+			"shown learns from these and from links", ErrData), "log what was shown, or set %v to mle",
+			hint.Setting("method"))
 	}
 	if c.ShownLinks == c.Links || c.ShownLinks == 0 {
 		return ShownRates{}, nil

@@ -134,7 +134,8 @@ func (l rowLayout) width() int {
 }
 
 func (c *clusterMoves) rowLayout(side engine.Side, centred bool) rowLayout {
-	return rowLayout{exposed: c.exposures[side] >= 0, believed: c.o.Centre != nil, centred: centred, rank: c.link.Rank()}
+	return rowLayout{exposed: c.exposures[side] >= 0, believed: c.o.Centre != nil, centred: centred,
+		rank: c.link.Rank()}
 }
 
 // effects are those of a side, and of its exposure, nil without, among the parameters.
@@ -291,7 +292,7 @@ func (c *clusterMoves) rows(l rowLayout, side engine.Side, block, first int, at 
 			out = append(out, exposure[row])
 		}
 		if l.exposed && l.believed {
-			out = append(out, float32(c.o.Centre[c.exposures[side]+row])) // a parameter of what was learned from the log
+			out = append(out, float32(c.o.Centre[c.exposures[side]+row])) // a parameter of what the log taught
 		}
 		out = append(out, at.Row(side, row)[:l.rank]...)
 		if l.centred {

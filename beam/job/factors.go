@@ -103,8 +103,8 @@ func (e *Cluster) Factors(ctx context.Context, s fit.Settings) (fit.Descent, err
 		Links: func(ctx context.Context) (encode.Incidence, error) { return e.trainingLinks(ctx, o) }}, nil
 }
 
-// Examine says of factors what package fit says of them: findings and warnings, with the same words and, where all pairs
-// are drawn, from the same numbers; see fit.Descent.Examine.
+// Examine says of factors what package fit says of them: findings and warnings, with the same words and, where all
+// pairs are drawn, from the same numbers; see fit.Descent.Examine.
 func (e *Cluster) Examine(ctx context.Context, d fit.Descent, found fit.Descended) (*fit.Result, error) {
 	survey := fit.PairSurvey{Kinds: [3]int64{e.Manifest.Extent.Pairs}, Dim: e.Manifest.Dim}
 	return d.Examine(ctx, found, &population{Cluster: e, shards: e.Manifest.Train}, survey, e.Part)

@@ -235,6 +235,62 @@ func TestFactorsOfLogsAreThoseOfOneMachine(t *testing.T) {
 	}
 }
 
+// Of more pairs than the driver draws, what findings count is counted of all pairs.
+func TestFindingsOfAPartCountAllPairs(t *testing.T) {
+	ctx := context.Background()
+	s := newLoggedMarket(t, 130, 50, false, logs["people"])
+	settings := factorSettings("mle")
+	settings.LBFGS.Iterations = 1
+	one := must(fit.Fit(ctx, s.Problem, settings))(t).Findings
+	cluster, m := s.cut(t, shards.CutSettings{Nodes: 60})
+	defer cluster.Close(ctx)
+	d := must(cluster.Factors(ctx, settings))(t)
+	found := must(d.Run(ctx))(t)
+	const dim = 1 << 26 / 400 // of vectors of which no more than 400 pairs' may be held
+	got := must(d.Examine(ctx, found, &population{Cluster: cluster, shards: m.Train},
+		fit.PairSurvey{Kinds: [3]int64{m.Extent.Pairs}, Dim: dim}, cluster.Part))(t).Findings
+	if n := got.Support.Examined; n < 200 || n > 800 {
+		t.Errorf("mean ŷ comes from %d pairs", n)
+	}
+	if got.Support.Examined = one.Support.Examined; math.Abs(got.Support.Effective/one.Support.Effective-1) > 1e-9 ||
+		math.Abs(got.Support.Clipped-one.Support.Clipped) > 1e-9 {
+		t.Errorf("all pairs are %+v, by one machine %+v", got.Support, one.Support)
+	}
+	got.Support.Effective, got.Support.Clipped = one.Support.Effective, one.Support.Clipped
+	if got.Support != one.Support || got.Class != one.Class || got.Verdict[0] != one.Verdict[0] {
+		t.Errorf("findings of %+v, %s, %q; one machine %+v, %s, %q", got.Support, got.Class, got.Verdict[0],
+			one.Support, one.Class, one.Verdict[0])
+	}
+	for k, cell := range got.Cells {
+		if math.Abs(cell.Propensity/one.Cells[k].Propensity-1) > 1e-9 || cell.Pairs != one.Cells[k].Pairs {
+			t.Errorf("pairs of fields are %+v, by one machine %+v", cell, one.Cells[k])
+		}
+	}
+	for k, test := range got.Logged {
+		if math.Abs(test.Z-one.Logged[k].Z) > 1e-6 || test.Pairs != one.Logged[k].Pairs {
+			t.Errorf("the test by the log is %+v, by one machine %+v", test, one.Logged[k])
+		}
+	}
+	if len(got.Cells) != len(one.Cells) || len(got.Logged) != len(one.Logged) || !strings.Contains(
+		strings.Join(got.Verdict, "\n"), "Mean ŷ was computed from") {
+		t.Errorf("%d pairs of fields, %d tests by the log, %q", len(got.Cells), len(got.Logged), got.Verdict)
+	}
+}
+
+// The method shown learns other link models too, by L-BFGS.
+func TestShownByVectors(t *testing.T) {
+	ctx := context.Background()
+	s := newLoggedMarket(t, 130, 50, true, logs["pairs"])
+	settings := settingsFor(fit.ShownOnly)
+	settings.Link = "diagonal"
+	one := must(fit.Fit(ctx, s.Problem, settings))(t)
+	cluster, _ := s.cut(t, shards.CutSettings{Nodes: 100})
+	got := must(must(cluster.Descent(ctx, settings))(t).Run(ctx))(t)
+	if off := relative(got.Params, slices.Concat(one.LinkParams, one.PropensityParams)); off > 1e-3 {
+		t.Errorf("parameters are off by %.2g", off)
+	}
+}
+
 // apart says where two texts begin to differ.
 func apart(got, want []byte) string {
 	k := 0
@@ -270,10 +326,17 @@ func (a *failingRound) Round(ctx context.Context, params []float32) (engine.Part
 	return a.Alternation.Round(ctx, params)
 }
 
-// Rounds that are interrupted go on from the checkpoint and end in the same bits.
+// Rounds that are interrupted go on from the checkpoint and end in the same bits, also where a log says the level.
 func TestRoundsGoOnAfterAnInterruption(t *testing.T) {
+	for name, s := range map[string]setup{"no log": newMarket(t, 120, 50, true),
+		"people": newLoggedMarket(t, 80, 40, false, logs["people"])} {
+		t.Run(name, func(t *testing.T) { interruptRounds(t, s) })
+	}
+}
+
+func interruptRounds(t *testing.T, s setup) {
 	ctx := context.Background()
-	cluster, m := newMarket(t, 120, 50, true).cut(t, shards.CutSettings{Nodes: 60})
+	cluster, m := s.cut(t, shards.CutSettings{Nodes: 60})
 	settings := factorSettings("mle")
 	settings.LBFGS.Iterations = 5
 	path := filepath.Join(t.TempDir(), "fit.checkpoint")
@@ -305,8 +368,8 @@ func firstMove(t *testing.T, cluster *Cluster) (*plan, []task) {
 	t.Helper()
 	o := must(cluster.Factors(t.Context(), factorSettings("mle")))(t).Objective
 	link := o.Link.(*model.Factors)
-	c := &clusterMoves{cluster: cluster, o: o, link: link, layout: cluster.Manifest.Layout(), settings: cluster.Settings,
-		extent: cluster.extent()}
+	c := &clusterMoves{cluster: cluster, o: o, link: link, layout: cluster.Manifest.Layout(),
+		settings: cluster.Settings, extent: cluster.extent()}
 	c.place()
 	state := must(engine.NewFactorState(link, make([]float32, o.Size())))(t)
 	p := must(c.plan(t.Context(), cluster.Work, engine.Sources, state))(t)

@@ -77,8 +77,8 @@ func (e *Cluster) Gradient(ctx context.Context, o *engine.Objective, params []fl
 	return o.Join(engine.Parts{Likelihood: sum.Values[0], Risk: sum.Values[1]}, sum.Pairs, params, grad), nil
 }
 
-// agrees refuses an objective that workers would not make of settings, which are the cluster's or those of a view. The prior may differ: it is added
-// by the driver. Of factors the shape says nothing of their number.
+// agrees refuses an objective that workers would not make of settings, which are the cluster's or those of a view. The
+// prior may differ: it is added by the driver. Of factors the shape says nothing of their number.
 func (e *Cluster) agrees(o *engine.Objective, s fit.Settings, x fit.Extent) error {
 	shape, err := e.Manifest.Shape()
 	if err != nil {

@@ -261,8 +261,8 @@ func WriteVectors(w io.Writer, v *graph.Vectors) error {
 	return nil
 }
 
-// Dataset opens a dataset and prepares its pairs as unseen fit does: of people and items, of whom a log has all that they
-// were shown, every shown pair is learned from.
+// Dataset opens a dataset and prepares its pairs as unseen fit does: of people and items, of whom a log has all that
+// they were shown, every shown pair is learned from.
 func Dataset(ctx context.Context, dir string, plan func(*graph.Graph) sample.Plan, threads int) (d *dataset.Dataset,
 	prepared *sample.Prepared, err error) {
 	if d, err = dataset.Open(ctx, dir, dataset.OpenOptions{}); err != nil {

@@ -80,6 +80,8 @@ those of unseen evaluate; the blocks of targets are gone through once.
 --certify plants known truths on the nodes, of more than 65,536 on some of them,
 and fits the method to each, which shows how far it can be trusted here. A truth
 has as many pairs as the model was fitted to, at most --pairs. The driver fits.
+Nodes on both sides need vectors, and a method that learns from a log has no
+certificate: planted truths have none.
 
 With --exact the means over all ordered pairs of the graph too, block by block:
 nodes² products.`,

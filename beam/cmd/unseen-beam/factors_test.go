@@ -31,7 +31,8 @@ func writeShop(t *testing.T) (folder string, log *sample.ExposureLog) {
 			role = graph.TargetOnly
 		}
 		if err == nil {
-			_, err = b.AddNode(graph.Node{ID: fmt.Sprintf("n%03d", i), Field: []string{"north", "south"}[i%2], Role: role})
+			_, err = b.AddNode(graph.Node{ID: fmt.Sprintf("n%03d", i), Field: []string{"north", "south"}[i%2],
+				Role: role})
 		}
 		if err == nil {
 			err = vectors.Set(int32(i), []float32{float32(1 + i%3), float32(i % 4), rng.Float32()})
@@ -95,7 +96,8 @@ func TestFactorsOfALog(t *testing.T) {
 	folder, log := writeShop(t)
 	work := t.TempDir()
 	at := func(name string) string { return filepath.Join(work, name) }
-	if out, err := run(t, "import", folder, "-o", at("shards"), "--split", "random-links", "--block", "40"); err != nil ||
+	if out, err := run(t, "import", folder, "-o", at("shards"), "--split", "random-links", "--block",
+		"40"); err != nil ||
 		!strings.Contains(out, "100 nodes in 3 blocks") {
 		t.Fatalf("import: %q, %v", out, err)
 	}
@@ -104,8 +106,8 @@ func TestFactorsOfALog(t *testing.T) {
 			LBFGS: fit.LBFGSSettings{Iterations: 3}})
 		path := at(method + ".safetensors")
 		out, err := run(t, "fit", at("shards"), "-o", path, "--method", method, "--iterations", "3", "--quiet")
-		if err != nil || !strings.Contains(out, want.Findings.Verdict[0]) || !strings.Contains(out, "scale: not checked") ||
-			!strings.Contains(out, "pairs whose exposure is logged") {
+		if err != nil || !strings.Contains(out, want.Findings.Verdict[0]) ||
+			!strings.Contains(out, "scale: not checked") || !strings.Contains(out, "pairs whose exposure is logged") {
 			t.Errorf("fit by %s: %q, %v; one machine finds %q", method, out, err, want.Findings.Verdict)
 		}
 		file, err := model.Open(path)
@@ -128,8 +130,8 @@ func TestFactorsOfALog(t *testing.T) {
 			}
 		}
 	}
-	out, err := run(t, "evaluate", at("mle.safetensors"), at("shards"), "--against", at("shown.safetensors"), "--certify",
-		"1", "--pairs", "700", "--rank", "5", "--quiet", "--json")
+	out, err := run(t, "evaluate", at("mle.safetensors"), at("shards"), "--against", at("shown.safetensors"),
+		"--certify", "1", "--pairs", "700", "--rank", "5", "--quiet", "--json")
 	var judged evaluation
 	if err == nil {
 		err = json.Unmarshal([]byte(out), &judged)
@@ -141,8 +143,8 @@ func TestFactorsOfALog(t *testing.T) {
 	for words, args := range map[string][]string{
 		"planted truths have none": {"evaluate", at("shown.safetensors"), at("shards"), "--certify", "1"},
 		"which bayes cannot weigh": {"fit", at("shards"), "-o", at("never")},
-		"is learned with factors on one machine": {"fit", at("shards"), "-o", at("never"), "--method", "mle", "--exposure",
-			"fields+popularity"},
+		"is learned with factors on one machine": {"fit", at("shards"), "-o", at("never"), "--method", "mle",
+			"--exposure", "fields+popularity"},
 		"no method": {"fit", at("shards"), "-o", at("never"), "--method", "absurd"},
 	} {
 		if _, err := run(t, append(args, "--quiet")...); err == nil || !strings.Contains(err.Error(), words) {
