@@ -18,7 +18,7 @@ type Extent struct {
 	MeanSquare float64 `json:"meanSquare"` // see MeanSquare
 	Logged     bool    `json:"logged,omitempty"`
 
-	// What LogCounts say where any pair is logged: LoggedCount for factors, ShownRates for the method shown.
+	// What LogCounts say where any pair is logged: LoggedCount, and for the method shown ShownRates.
 	LoggedPairs int64      `json:"loggedPairs,omitempty"`
 	Shown       ShownRates `json:"shown,omitzero"`
 }
@@ -123,7 +123,7 @@ type Descent struct {
 	Data     string      // names the pairs: a checkpoint of others is refused
 	Extent   Extent      // of the pairs
 	Nodes    model.Nodes // that factors are of
-	// Log is the pairs once more where any is logged, from which factors learn the level of exposure; nil where none is.
+	// Log is the pairs once more, from which factors learn the level of exposure; nil where none is logged.
 	Log LoggedPairs
 	// Links returns the links among the training pairs, by the sources and the targets of factors, which begin where
 	// these point. It is not called where training goes on from a checkpoint. Nil means that factors begin at random.
@@ -135,7 +135,7 @@ type Descended struct {
 	Params     []float32
 	Objective  engine.Parts // there; of factors where the last round began
 	Iterations int          // or rounds
-	// Levels are by how much the log of some pairs moved the level of π̂ and then of ŷ, of factors; nil where it did not.
+	// Levels are by how much the log of some pairs moved the level of π̂ and then of ŷ; nil where it did not.
 	Levels []float64
 	// Warnings say that rounds ended before they had reached the minimum.
 	Warnings []risk.Warning
