@@ -30,7 +30,8 @@
 //	result, err := fit.FitPopulation(ctx, cluster.Population(0), fit.Settings{Seed: 1})
 //
 // Factors trains factors of people and items side by side: Alternate has every task move some rows, with all of their
-// pairs. The driver holds the factors, which travel as files.
+// pairs. The driver holds the factors, which travel as files. Where a log is of some pairs, workers also see views of
+// them, fit.LogView, and sum what every person's pairs give. Examine says what can be said of the result.
 //
 //	descent, err := cluster.Factors(ctx, fit.Settings{Method: "mle", Link: "factors", Ridge: 1})
 //	found, err := descent.Run(ctx)
