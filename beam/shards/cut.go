@@ -261,8 +261,8 @@ func WriteVectors(w io.Writer, v *graph.Vectors) error {
 	return nil
 }
 
-// Dataset opens a dataset and prepares its pairs as unseen fit does: of people and items, of whom a log has all that
-// they were shown, every shown pair is learned from.
+// Dataset opens a dataset and prepares its pairs as unseen fit does. A plan's EveryShown counts where people and items
+// have a log of all that was shown.
 func Dataset(ctx context.Context, dir string, plan func(*graph.Graph) sample.Plan, threads int) (d *dataset.Dataset,
 	prepared *sample.Prepared, err error) {
 	if d, err = dataset.Open(ctx, dir, dataset.OpenOptions{}); err != nil {
@@ -275,7 +275,7 @@ func Dataset(ctx context.Context, dir string, plan func(*graph.Graph) sample.Pla
 	}()
 	o := sample.Options{Origin: sample.Origin{Plan: plan(d.Graph())}, Threads: threads}
 	o.Origin.Plan.Log = cmp.Or(o.Origin.Plan.Log, sample.LogKind(d.Manifest().Log))
-	o.Origin.Plan.EveryShown = o.Origin.Plan.Log == sample.Complete && d.Graph().TwoSided()
+	o.Origin.Plan.EveryShown = o.Origin.Plan.EveryShown && o.Origin.Plan.Log == sample.Complete && d.Graph().TwoSided()
 	if o.Origin.Files, err = d.Checksums(ctx); err != nil {
 		return nil, nil, err
 	}

@@ -142,13 +142,29 @@ func TestFactorsOfALog(t *testing.T) {
 	}
 	for words, args := range map[string][]string{
 		"planted truths have none": {"evaluate", at("shown.safetensors"), at("shards"), "--certify", "1"},
-		"which bayes cannot weigh": {"fit", at("shards"), "-o", at("never")},
+		"which bayes cannot weigh": {"fit", at("shards"), "-o", at("never"), "--method", "bayes"},
 		"is learned with factors on one machine": {"fit", at("shards"), "-o", at("never"), "--method", "mle",
 			"--exposure", "fields+popularity"},
 		"no method": {"fit", at("shards"), "-o", at("never"), "--method", "absurd"},
 	} {
 		if _, err := run(t, append(args, "--quiet")...); err == nil || !strings.Contains(err.Error(), words) {
 			t.Errorf("%v: %v", args, err)
+		}
+	}
+}
+
+// A log of all that was shown is learned from by bayes too, where shown pairs are drawn like others.
+func TestBayesOfALog(t *testing.T) {
+	folder, _ := writeShop(t)
+	work := t.TempDir()
+	at := func(name string) string { return filepath.Join(work, name) }
+	for _, args := range [][]string{
+		{"import", folder, "-o", at("shards"), "--split", "random-links", "--every-shown=false"},
+		{"fit", at("shards"), "-o", at("model.safetensors"), "--method", "bayes", "--doctor", "quick", "--replicates",
+			"0", "--exposure", "fields", "--quiet"},
+	} {
+		if out, err := run(t, args...); err != nil || out == "" {
+			t.Fatalf("%v: %q, %v", args, out, err)
 		}
 	}
 }

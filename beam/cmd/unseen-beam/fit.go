@@ -16,6 +16,7 @@ import (
 	"unseen/beam/job"
 	"unseen/beam/shards"
 	"unseen/fit"
+	"unseen/hint"
 	"unseen/internal/atomicfile"
 	"unseen/model"
 	"unseen/progress"
@@ -98,12 +99,13 @@ command with --resume to go on after a failure.`,
 			if f.asJSON {
 				return printJSON(cmd.OutOrStdout(), r)
 			}
-			return r.print(cmd.OutOrStdout())
+			return r.print(cmd.OutOrStdout(), flagsOf(cmd))
 		},
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.StringVar(&f.method, "method", "bayes", "bayes, naive, mle, shown, rw, pu, ap or dr")
+	flags.StringVar(&f.method, "method", "", "bayes, naive, mle, shown, rw, pu, ap or dr (default: bayes; of factors "+
+		"mle)")
 	flags.StringVar(&f.exposure, "exposure", "", "what exposure depends on: of bayes fields, alone or with any of "+
 		"+text, +popularity and +age behind it (default: what the doctor's tests speak for), of factors fields, alone "+
 		"or with +person and +item (default: fields, and all three where exposure is logged)")
@@ -141,6 +143,13 @@ func (f *fitFlags) run(ctx context.Context, cmd *cobra.Command, root string) (*f
 	defer done()
 	if f.checkpoint == "" {
 		f.checkpoint = f.output + ".checkpoint"
+	}
+	if f.method == "" {
+		left, err := forSides(fit.Settings{Link: f.link}, cluster.Manifest).WithDefaults()
+		if err != nil {
+			return nil, err
+		}
+		f.method = left.Method
 	}
 	if f.method == "bayes" {
 		return f.bayes(ctx, cmd, cluster)
@@ -205,6 +214,14 @@ func (f *fitFlags) fitted(ctx context.Context, cluster *job.Cluster, d fit.Desce
 	return m, &fitReport{Warnings: found.Warnings}, err
 }
 
+// forSides returns settings for what the shards are of: people and items get factors, unless another model is chosen.
+func forSides(s fit.Settings, m *shards.Manifest) fit.Settings {
+	if m.Roles == nil {
+		return s
+	}
+	return s.For(model.Nodes{Sources: []int32{}})
+}
+
 // factorRidge is the prior variance of z of factors where none is given: of those that one machine tries for them, it
 // is in the middle.
 const factorRidge = .25
@@ -221,9 +238,7 @@ func (f *fitFlags) settings(cmd *cobra.Command, m *shards.Manifest) (fit.Setting
 		LBFGS:      fit.LBFGSSettings{Iterations: f.iterations, Tolerance: f.tolerance},
 		Checkpoint: fit.Checkpoint{Path: f.checkpoint, Resume: f.resume, Keep: true},
 	}
-	if m.Roles != nil {
-		s = s.For(model.Nodes{Sources: []int32{}})
-	}
+	s = forSides(s, m)
 	switch {
 	case given("replicates"):
 		return s, fmt.Errorf("--replicates is of bayes; intervals of another method need one machine: unseen fit " +
@@ -249,6 +264,9 @@ func (f *fitFlags) settings(cmd *cobra.Command, m *shards.Manifest) (fit.Setting
 // interrupted adds to an error where the work until then is.
 func (f *fitFlags) interrupted(err error) error {
 	if _, there := os.Stat(f.checkpoint); there == nil && !errors.Is(err, fit.ErrCheckpoint) {
+		if errors.Is(err, context.Canceled) {
+			return fmt.Errorf("stopped; what was learned until then is in %s: go on with --resume", f.checkpoint)
+		}
 		return fmt.Errorf("%w; what was learned until then is in %s: go on with --resume", err, f.checkpoint)
 	}
 	return err
@@ -276,8 +294,7 @@ func (f *fitFlags) bayes(ctx context.Context, cmd *cobra.Command, cluster *job.C
 	}
 	if m.Data.Plan.EveryShown {
 		return nil, fmt.Errorf("%w: these shards have every pair that a complete log has as shown, which bayes cannot "+
-			"weigh; give --method mle, or learn on one machine: unseen fit --method bayes --link diagonal",
-			fit.ErrSetting)
+			"weigh; give --method mle, or make them again with unseen-beam import --every-shown=false", fit.ErrSetting)
 	}
 	if known := slices.Contains(m.Columns, shards.PopularityColumn); !known && f.exposure == "" {
 		return nil, fmt.Errorf("%w: these shards do not say how popular nodes are, on which exposure may depend; "+
@@ -313,8 +330,8 @@ func (f *fitFlags) bayes(ctx context.Context, cmd *cobra.Command, cluster *job.C
 		Seconds: time.Since(began).Seconds(), Model: f.output, Findings: r.Findings, Warnings: r.Warnings}, nil
 }
 
-// print says what was fitted.
-func (r *fitReport) print(w io.Writer) error {
+// print says what was fitted, with settings by their names.
+func (r *fitReport) print(w io.Writer, named func(hint.Setting) string) error {
 	_, err := fmt.Fprintf(w, "%s: %s of %d pairs in %d shards, %d iterations (%d jobs) in %s, objective %.8g\n",
 		r.Model, r.Method, r.Pairs, r.Shards, r.Iterations, r.Evaluations, progress.Seconds(r.Seconds), r.Objective)
 	if r.Findings != nil {
@@ -322,9 +339,14 @@ func (r *fitReport) print(w io.Writer) error {
 		for _, line := range r.Findings.Verdict {
 			fmt.Fprintf(w, "  %s\n", line)
 		}
+		for _, advice := range r.Findings.Advice {
+			fmt.Fprintf(w, "  advice: %s\n", advice.Render(named))
+		}
 	}
 	for _, warning := range r.Warnings {
-		fmt.Fprintf(w, "warning: %s\n", warning.Message)
+		if r.Findings == nil || !slices.Contains(r.Findings.Verdict, warning.Message) {
+			fmt.Fprintf(w, "warning: %s\n", warning.Message)
+		}
 	}
 	return err
 }

@@ -28,7 +28,7 @@ type importFlags struct {
 	seed                uint64
 	cut                 shards.CutSettings
 	works               job.ImportSettings
-	lenient             bool
+	lenient, everyShown bool
 	dates               [2]string          // where validation and test begin
 	tables              map[string]*string // settings of interactions, by name
 }
@@ -67,7 +67,7 @@ and --users, each a file or a folder of files, in the order of their names. The
 shards are those of unseen import interactions and unseen-beam import, byte for
 byte, but for impressions, which need one machine. Titles and texts become
 vectors by --encoder. Without it, shards have no vectors: factors of people and
-items are learned of the ids alone (unseen-beam fit --method mle).
+items are learned of the ids alone by unseen-beam fit.
 
 A bad row stops the import; the error names the file and line. --lenient leaves
 such rows out, counts them and names the first ten.`,
@@ -97,6 +97,8 @@ such rows out, counts them and names the first ten.`,
 	flags.Float64Var(&f.works.Test, "test", .2, "of works: share of the nodes that are held out")
 	flags.StringVar(&f.split, "split", "", "order, random or whole, of people and items last-links, link-date,\n"+
 		"random-links or whole (default: as suits)")
+	flags.BoolVar(&f.everyShown, "every-shown", true, "of people and items whose dataset logs all that was shown: take\n"+
+		"every shown pair, as factors learn from them; false for bayes, which weighs\nthose that are drawn like others")
 	flags.BoolVar(&f.lenient, "lenient", false, "of interactions: leave bad rows out; name the first ten")
 	flags.StringVar(&f.dates[0], "validation-from", "", "of link-date: `DATE` of the first links that are set aside")
 	flags.StringVar(&f.dates[1], "test-from", "", "of link-date: `DATE` of the first links that are held out")
@@ -261,7 +263,7 @@ func (f *importFlags) others(cmd *cobra.Command, to shards.Location, args []stri
 		if f.split != "" {
 			plan = sample.Plan{Split: sample.SplitKind(f.split), Later: plan.Later, Dates: dates}
 		}
-		plan.Seed, plan.PerLink = f.seed, f.negatives
+		plan.Seed, plan.PerLink, plan.EveryShown = f.seed, f.negatives, f.everyShown
 		return plan
 	}, runtime.GOMAXPROCS(0))
 	if err != nil {

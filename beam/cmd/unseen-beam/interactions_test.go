@@ -76,8 +76,8 @@ func TestFromTablesToLists(t *testing.T) {
 			t.Errorf("%v: %v", c.args, err)
 		}
 	}
-	out, err = run(t, "fit", at("shards"), "-o", at("model.safetensors"), "--replicates", "2", "--exposure", "fields",
-		"--quiet", "--json")
+	out, err = run(t, "fit", at("shards"), "-o", at("model.safetensors"), "--method", "bayes", "--replicates", "2",
+		"--exposure", "fields", "--quiet", "--json")
 	var fitted fitReport
 	if err == nil {
 		err = json.Unmarshal([]byte(out), &fitted)
@@ -96,11 +96,10 @@ func TestFromTablesToLists(t *testing.T) {
 	factorsFromTables(t, at)
 }
 
-// factorsFromTables learns factors, which are the default of people and items but for bayes, and uses them.
+// factorsFromTables learns factors by mle, which is the default of people and items, and uses them.
 func factorsFromTables(t *testing.T, at func(string) string) {
 	t.Helper()
-	out, err := run(t, "fit", at("shards"), "-o", at("factors.safetensors"), "--method", "mle", "--iterations", "3",
-		"--quiet", "--json")
+	out, err := run(t, "fit", at("shards"), "-o", at("factors.safetensors"), "--iterations", "3", "--quiet", "--json")
 	var fitted fitReport
 	if err == nil {
 		err = json.Unmarshal([]byte(out), &fitted)
@@ -228,7 +227,7 @@ func TestFromIdsToLists(t *testing.T) {
 		at("never")); err == nil || !strings.Contains(err.Error(), "movies.csv, line 2 has a title") {
 		t.Errorf("titles beside clicks, and no encoder: %v", err)
 	}
-	for _, c := range [][]string{{"fit", at("shards"), "-o", at("never")}, {"index", at("shards")}} {
+	for _, c := range [][]string{{"fit", at("shards"), "-o", at("never"), "--method", "bayes"}, {"index", at("shards")}} {
 		if _, err := run(t, c...); err == nil || !strings.Contains(err.Error(), "have no vectors") {
 			t.Errorf("%v: %v", c, err)
 		}

@@ -66,9 +66,12 @@ func main() {
 	}
 }
 
-// worded is an error in the words of the command that failed: settings that it has are named by their flags.
-func worded(failed *cobra.Command, err error) string {
-	return hint.Render(err, func(s hint.Setting) string {
+// worded is an error in the words of the command that failed.
+func worded(failed *cobra.Command, err error) string { return hint.Render(err, flagsOf(failed)) }
+
+// flagsOf names settings that a command has by their flags.
+func flagsOf(cmd *cobra.Command) func(hint.Setting) string {
+	return func(s hint.Setting) string {
 		flag := ""
 		for _, letter := range s {
 			if unicode.IsUpper(letter) {
@@ -76,11 +79,11 @@ func worded(failed *cobra.Command, err error) string {
 			}
 			flag += string(unicode.ToLower(letter))
 		}
-		if failed.Flags().Lookup(flag) == nil {
+		if cmd.Flags().Lookup(flag) == nil {
 			return string(s)
 		}
 		return "--" + flag
-	})
+	}
 }
 
 // initialise readies Beam, which reads the command line as well: it is shown none.
