@@ -97,8 +97,9 @@ such rows out, counts them and names the first ten.`,
 	flags.Float64Var(&f.works.Test, "test", .2, "of works: share of the nodes that are held out")
 	flags.StringVar(&f.split, "split", "", "order, random or whole, of people and items last-links, link-date,\n"+
 		"random-links or whole (default: as suits)")
-	flags.BoolVar(&f.everyShown, "every-shown", true, "of people and items whose dataset logs all that was shown: take\n"+
-		"every shown pair, as factors learn from them; false for bayes, which weighs\nthose that are drawn like others")
+	flags.BoolVar(&f.everyShown, "every-shown", true, "of people and items whose dataset logs all that was shown:\n"+
+		"take every shown pair, as factors learn from them; false for\nbayes, which weighs those that are drawn "+
+		"like others")
 	flags.BoolVar(&f.lenient, "lenient", false, "of interactions: leave bad rows out; name the first ten")
 	flags.StringVar(&f.dates[0], "validation-from", "", "of link-date: `DATE` of the first links that are set aside")
 	flags.StringVar(&f.dates[1], "test-from", "", "of link-date: `DATE` of the first links that are held out")

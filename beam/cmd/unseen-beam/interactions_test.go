@@ -227,7 +227,8 @@ func TestFromIdsToLists(t *testing.T) {
 		at("never")); err == nil || !strings.Contains(err.Error(), "movies.csv, line 2 has a title") {
 		t.Errorf("titles beside clicks, and no encoder: %v", err)
 	}
-	for _, c := range [][]string{{"fit", at("shards"), "-o", at("never"), "--method", "bayes"}, {"index", at("shards")}} {
+	for _, c := range [][]string{{"fit", at("shards"), "-o", at("never"), "--method", "bayes"},
+		{"index", at("shards")}} {
 		if _, err := run(t, c...); err == nil || !strings.Contains(err.Error(), "have no vectors") {
 			t.Errorf("%v: %v", c, err)
 		}
