@@ -26,7 +26,7 @@ type LoggedPairs interface {
 	Over(o *engine.Objective, v LogView, pairs int64) (engine.Engine, *engine.Objective, error)
 	// Sums returns a function of a shift that sums what the pairs of a view give, by node, with the logits that models
 	// give them.
-	Sums(ctx context.Context, kind PairSums, by engine.Predictor, v LogView) (
+	Sums(ctx context.Context, kind SumKind, by engine.Predictor, v LogView) (
 		func(shift float64) ([][2]float64, error), error)
 }
 
@@ -79,23 +79,23 @@ func (v LogView) of(e sample.Evidence) sample.Evidence {
 	return sample.Evidence{Pairs: e.Pairs, Exposure: exposure}
 }
 
-// PairSums names sums over pairs by node: two numbers each.
-type PairSums string
+// SumKind names sums over pairs by node: two numbers each.
+type SumKind string
 
 // The sums.
 const (
 	// LogSums are, by source, the slope and the curvature of the likelihood of logged exposures, in a shift of the
 	// logits of π̂.
-	LogSums PairSums = "log"
+	LogSums SumKind = "log"
 	// LinkSums are, by source, how many more links there are than expected and how fast these grow, in a shift of the
 	// logits of ŷ.
-	LinkSums PairSums = "links"
+	LinkSums SumKind = "links"
 	// ItemSums are, by target, how many more pairs were shown than expected, and the variance of that by chance.
-	ItemSums PairSums = "items"
+	ItemSums SumKind = "items"
 )
 
 // Side is that of the nodes that have the sums.
-func (kind PairSums) Side() engine.Side {
+func (kind SumKind) Side() engine.Side {
 	if kind == ItemSums {
 		return engine.Targets
 	}
@@ -103,7 +103,7 @@ func (kind PairSums) Side() engine.Side {
 }
 
 // Of is what of the models the sums need.
-func (kind PairSums) Of(by engine.Predictor) engine.Predictor {
+func (kind SumKind) Of(by engine.Predictor) engine.Predictor {
 	if kind == LinkSums {
 		return by
 	}
@@ -111,7 +111,7 @@ func (kind PairSums) Of(by engine.Predictor) engine.Predictor {
 }
 
 // Add adds pairs with the logits of ŷ and π̂ to the sums of their nodes.
-func (kind PairSums) Add(to [][2]float64, e sample.Evidence, z, s []float32, shift float64) {
+func (kind SumKind) Add(to [][2]float64, e sample.Evidence, z, s []float32, shift float64) {
 	p := e.Pairs
 	for k := range p.Source {
 		at := &to[p.Source[k]]
@@ -278,7 +278,7 @@ func (m memoryPairs) Over(o *engine.Objective, v LogView, _ int64) (engine.Engin
 }
 
 // Sums implements LoggedPairs.
-func (m memoryPairs) Sums(ctx context.Context, kind PairSums, by engine.Predictor, v LogView) (
+func (m memoryPairs) Sums(ctx context.Context, kind SumKind, by engine.Predictor, v LogView) (
 	func(shift float64) ([][2]float64, error), error) {
 	some := v.of(m.Evidence)
 	z, s, err := engine.Logits(ctx, m.engine, kind.Of(by), some.Pairs)

@@ -138,7 +138,7 @@ func (v *viewPlan) see(parts []uint8, source int32, e risk.Exposure) (risk.Expos
 }
 
 // Sums implements fit.LoggedPairs: a job at every shift. The rows of the models are written once.
-func (l *clusterLog) Sums(ctx context.Context, kind fit.PairSums, by engine.Predictor, v fit.LogView) (
+func (l *clusterLog) Sums(ctx context.Context, kind fit.SumKind, by engine.Predictor, v fit.LogView) (
 	func(shift float64) ([][2]float64, error), error) {
 	content, err := l.pack(ctx, model.Model{Link: by.Link, LinkParams: by.LinkParams, Propensity: by.Propensity,
 		PropensityParams: by.PropensityParams, Method: "sums"})

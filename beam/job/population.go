@@ -71,7 +71,7 @@ type piecePlan struct {
 	Floor    float64        `json:"floor,omitempty"`
 	Nodes    []byte         `json:"nodes,omitempty"` // numbers, as int32
 	Ranks    *rankPlan      `json:"ranks,omitempty"`
-	Sums     fit.PairSums   `json:"sums,omitempty"` // at a shift
+	Sums     fit.SumKind    `json:"sums,omitempty"` // at a shift
 	Shift    float64        `json:"shift,omitempty"`
 }
 
