@@ -86,7 +86,7 @@ func newMarketOf(t testing.TB, people, items, dim int, texts bool,
 	return setup{must(sample.Prepare(t.Context(), g, o))(t)}
 }
 
-// logs are those of markets: of pairs, of people, of everybody, and of what was offered.
+// logs are those of markets: of pairs, of people, of everybody, of what was offered, and of what was drawn to be shown.
 var logs = map[string]func(*graph.Graph, *sample.Plan) *sample.ExposureLog{
 	"pairs": func(g *graph.Graph, p *sample.Plan) *sample.ExposureLog {
 		return logged(g, p, sample.Sampled, func(i int32) float64 { return .2 }, true)
@@ -103,6 +103,9 @@ var logs = map[string]func(*graph.Graph, *sample.Plan) *sample.ExposureLog{
 	},
 	"offers": func(g *graph.Graph, p *sample.Plan) *sample.ExposureLog {
 		return logged(g, p, sample.Offered, func(i int32) float64 { return .1 }, false)
+	},
+	"draws": func(g *graph.Graph, p *sample.Plan) *sample.ExposureLog {
+		return logged(g, p, sample.Drawn, func(i int32) float64 { return .1 }, false)
 	},
 }
 
@@ -202,6 +205,7 @@ func TestFactorsOfLogsAreThoseOfOneMachine(t *testing.T) {
 		{"everything that some were shown", "shown", "", true, 2, blocks, 2, 0},
 		{"offers", "mle", "", false, 2, blocks, 2, 0},
 		{"offers", "shown", "", false, 2, rows, 2, 80},
+		{"draws", "mle", "", true, 2, rows, 2, 0},
 		{"pairs", "shown", "fields+person+item", false, 200, blocks, 2, 0},
 		{"people", "shown", "", true, 2, rows, 1, 90}} {
 		name := fmt.Sprintf("%s, %s by %q", c.log, c.method, c.exposure)
