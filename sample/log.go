@@ -117,13 +117,20 @@ const (
 // Offers reports whether the log's pairs were shown on purpose, later than the graph's links.
 func (k LogKind) Offers() bool { return k == Offered || k == Drawn }
 
+// Check refuses a kind of log that there is not.
+func (k LogKind) Check() error {
+	switch k {
+	case "", Sampled, Complete, Offered, Drawn, Ignored:
+		return nil
+	}
+	return hint.Wrap(fmt.Errorf("%w: unknown kind of log %q", ErrSetting, k), "set %v to %s, %s, %s, %s or %s",
+		hint.Setting("log"), Sampled, Complete, Offered, Drawn, Ignored)
+}
+
 // checkLog refuses a log that would be misread.
 func (p Plan) checkLog(log *ExposureLog) error {
-	switch p.Log {
-	case "", Sampled, Complete, Offered, Drawn, Ignored:
-	default:
-		return hint.Wrap(fmt.Errorf("%w: unknown kind of log %q", ErrSetting, p.Log), "set %v to %s, %s, %s, %s or %s",
-			hint.Setting("log"), Sampled, Complete, Offered, Drawn, Ignored)
+	if err := p.Log.Check(); err != nil {
+		return err
 	}
 	if p.Log == Complete && p.Scheme != "" && p.Scheme != graph.Uniform.String() {
 		return hint.Wrap(fmt.Errorf("%w: unlinked pairs by %s beside a complete log", ErrSetting, p.Scheme),
@@ -154,9 +161,40 @@ func (p Plan) checkLog(log *ExposureLog) error {
 			return nil
 		}
 	}
+	return ShownOnly()
+}
+
+// ShownOnly is the error of a log that is read as a sample and has only what was shown.
+func ShownOnly() error {
 	err := fmt.Errorf("%w: the log holds only pairs that were shown, so it cannot tell how many were not", ErrSetting)
 	return hint.Wrap(err, "set %v to %s if nothing else was shown to their sources, else to %s", hint.Setting("log"),
 		Complete, Ignored)
+}
+
+// LogPart is what a log says of the pairs of one subset, of all sources or of some.
+type LogPart struct {
+	Log     *ExposureLog
+	Belongs func(i, j int32) bool // whether a pair is of the subset
+	// There reports whether a target was there to be shown; nil means always. Of a sampled log alone: that a target
+	// which was not there was not shown says nothing of π̂, which is of those that were.
+	There   func(i, j int32) bool
+	Trained func(i, j int32) bool // whether a pair is linked, and trained on; of a log that offers
+	Rate    float64               // at which unlinked pairs were drawn; of a complete log
+}
+
+// Join adds to the drawn pairs of these sources, which are by source and then by target, what a log says of them. Of a
+// log that offers it says something of training pairs alone; see LogKind.
+func (p Plan) Join(pairs *graph.Pairs, part LogPart) Evidence {
+	logged := part.Log.entries(part.Belongs)
+	switch {
+	case p.Log.Offers():
+		return joinOffered(part.Trained, Evidence{Pairs: pairs}, logged)
+	case p.Log == Complete:
+		return part.Log.joinComplete(pairs, logged, p.EveryShown, part.Rate)
+	}
+	return joinSampled(pairs, slices.DeleteFunc(logged, func(e entry) bool {
+		return !e.exposed && part.There != nil && !part.There(e.Source, e.Target)
+	}))
 }
 
 // entry is a pair of a log.
@@ -214,16 +252,10 @@ func joinSampled(p *graph.Pairs, logged []entry) Evidence {
 // joinComplete adds what a complete log says: of every pair of its sources, whether it was shown. Which of them are in
 // the sample stays as it was, but for links that only the log knows, and for pairs that were shown where all of these
 // are wanted.
-func (l *ExposureLog) joinComplete(p *graph.Pairs, logged []entry, everyShown bool) Evidence {
+func (l *ExposureLog) joinComplete(p *graph.Pairs, logged []entry, everyShown bool, rate float64) Evidence {
 	known := map[int32]bool{}
 	for _, i := range l.Source {
 		known[i] = true
-	}
-	rate := 1.
-	for k, linked := range p.Linked {
-		if !linked {
-			rate = p.Rate[k] // the same for all: the draw is uniform
-		}
 	}
 	both := newRows(p)
 	merge(p, logged, func(e entry) {
@@ -252,12 +284,12 @@ func (l *ExposureLog) joinComplete(p *graph.Pairs, logged []entry, everyShown bo
 // offeredWeight is the weight of an offered pair: almost 0, since it stands for no pair of the universe.
 const offeredWeight = 1e-9
 
-// joinOffered adds the shown pairs that the graph does not link, with their outcome. A pair that the sample has too
+// joinOffered adds the shown pairs that are no training links, with their outcome. A pair that the sample has too
 // occurs twice, as it was observed twice.
-func joinOffered(g *graph.Graph, known Evidence, logged []entry) Evidence {
+func joinOffered(trained func(i, j int32) bool, known Evidence, logged []entry) Evidence {
 	p := known.Pairs
 	logged = slices.DeleteFunc(logged, func(e entry) bool {
-		return !e.exposed || g.HasLink(e.Source, e.Target)
+		return !e.exposed || trained(e.Source, e.Target)
 	})
 	if len(logged) == 0 {
 		return known

@@ -98,7 +98,8 @@ func Prepare(ctx context.Context, g *graph.Graph, o Options) (*Prepared, error) 
 	}
 	if offered != nil {
 		g := out.LinkGraph(graph.Train)
-		sampled[graph.Train] = joinOffered(g, sampled[graph.Train], plan.entries(out, g, graph.Train, offered))
+		sampled[graph.Train] = joinOffered(g.HasLink, sampled[graph.Train],
+			offered.entries(plan.belongs(out, g, graph.Train)))
 	}
 	for subset := range sampled {
 		sampled[subset] = sampled[subset].without(o.Without)
@@ -229,21 +230,21 @@ func (p Plan) sample(in *Prepared, subset graph.Subset, log *ExposureLog) (Evide
 	if err != nil || log == nil {
 		return Evidence{Pairs: pairs}, err
 	}
-	logged := p.entries(in, g, subset, log)
-	if p.Log == Complete {
-		return log.joinComplete(pairs, logged, p.EveryShown), nil
+	part := LogPart{Log: log, Belongs: p.belongs(in, g, subset), Rate: 1}
+	if before := in.Universe(subset).Before; before != nil {
+		part.There = func(i, j int32) bool { return before.Precedes(j, i) }
 	}
-	// That a target which was not there was not shown says nothing of π̂, which is of those that were.
-	before := in.Universe(subset).Before
-	logged = slices.DeleteFunc(logged, func(e entry) bool {
-		return !e.exposed && before != nil && !before.Precedes(e.Target, e.Source)
-	})
-	return joinSampled(pairs, logged), nil
+	for k, linked := range pairs.Linked {
+		if !linked {
+			part.Rate = pairs.Rate[k] // the same for all: the draw is uniform
+		}
+	}
+	return p.Join(pairs, part), nil
 }
 
-// entries returns the pairs of a log that belong to a subset.
-func (p Plan) entries(in *Prepared, g *graph.Graph, subset graph.Subset, log *ExposureLog) []entry {
-	return log.entries(func(i, j int32) bool {
+// belongs says which pairs of a log are of a subset.
+func (p Plan) belongs(in *Prepared, g *graph.Graph, subset graph.Subset) func(i, j int32) bool {
+	return func(i, j int32) bool {
 		switch {
 		case i == j, !g.IsSource(i), !g.IsTarget(j), in.Order != nil && !in.Order.Precedes(j, i):
 			return false
@@ -253,11 +254,10 @@ func (p Plan) entries(in *Prepared, g *graph.Graph, subset graph.Subset, log *Ex
 			return in.Split.Subset(i) == subset && in.Split.Subset(j) <= subset
 		}
 		return true
-	})
+	}
 }
 
-// loggedIn returns the subset of a pair of the log with a split of links: that of its link, or one that is drawn by the
-// pair itself.
+// loggedIn returns the subset of a pair of the log with a split of links: that of its link, or UnlinkedSubset.
 func (p Plan) loggedIn(in *Prepared, i, j int32) graph.Subset {
 	if in.Graph.HasLink(i, j) {
 		for subset := graph.Train; subset < graph.Test; subset++ {
@@ -267,6 +267,12 @@ func (p Plan) loggedIn(in *Prepared, i, j int32) graph.Subset {
 		}
 		return graph.Test
 	}
+	return p.UnlinkedSubset(i, j)
+}
+
+// UnlinkedSubset returns the subset of a pair of the log that is no link, with a split of links: it is drawn by the
+// pair itself.
+func (p Plan) UnlinkedSubset(i, j int32) graph.Subset {
 	shares := p.Shares
 	if shares == (graph.Shares{}) {
 		shares = graph.DefaultShares

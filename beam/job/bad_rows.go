@@ -10,7 +10,7 @@ import (
 // BadRows are the rows that a lenient import left out.
 type BadRows struct {
 	Count int64    `json:"count"`
-	First []BadRow `json:"first"` // at most ten: of clicks, then of people, then of items, by file and line
+	First []BadRow `json:"first"` // at most ten: of clicks, impressions, people and items, by file and line
 }
 
 // BadRow is one of them.
@@ -41,7 +41,7 @@ func (t *tablePlan) badRecords(into *badRows, table, file int) exchange.BadRecor
 	if !t.Settings.Lenient {
 		return nil
 	}
-	turn := []int{peopleTable: 1, itemsTable: 2, clicksTable: 0}[table]
+	turn := []int{clicksTable: 0, showingsTable: 1, peopleTable: 2, itemsTable: 3}[table]
 	return func(at exchange.Place, reason error) {
 		if kept := into.First; len(kept) == keptBad && kept[keptBad-1].Order < positionOf(turn, file, at.Line) {
 			into.Count++ // as most are: they come in order

@@ -28,6 +28,7 @@ import (
 	"unseen/fit"
 	"unseen/graph"
 	"unseen/model"
+	"unseen/risk"
 	"unseen/sample"
 )
 
@@ -694,7 +695,7 @@ func (p *plan) link(ctx context.Context, block int, batches func(*[]byte) bool) 
 				out.Parts[0]++
 			}
 		}
-		made, err := p.write(ctx, "links", task{Source: r.Block, Target: block}, pairs)
+		made, err := p.write(ctx, "links", task{Source: r.Block, Target: block}, sample.Evidence{Pairs: pairs})
 		if err != nil {
 			return nil, err
 		}
@@ -720,15 +721,20 @@ func addPair(p *graph.Pairs, l graph.Link, linked bool, weight, rate float64) {
 }
 
 // write writes pairs of two blocks as shards of a size.
-func (p *plan) write(ctx context.Context, name string, t task, pairs *graph.Pairs) (out []shards.Shard, err error) {
+func (p *plan) write(ctx context.Context, name string, t task, e sample.Evidence) (out []shards.Shard, err error) {
+	pairs := e.Pairs
 	for from, part := 0, 0; from < pairs.Len(); part++ {
 		to := min(from+p.Import.Settings.Pairs, pairs.Len())
 		some := &graph.Pairs{Source: pairs.Source[from:to], Target: pairs.Target[from:to],
 			Linked: pairs.Linked[from:to], Weight: pairs.Weight[from:to], Rate: pairs.Rate[from:to]}
+		var exposure []risk.Exposure
+		if e.Exposure != nil {
+			exposure = e.Exposure[from:to]
+		}
 		s := shards.Shard{Source: t.Source, Target: t.Target, Pairs: some.Len()}
 		if s.File, err = p.shards().Write(ctx, fmt.Sprintf("%s-%05d-%05d-%d.parquet", name, t.Source, t.Target, part),
 			func(w io.Writer) error {
-				return shards.WritePairs(w, some, nil)
+				return shards.WritePairs(w, some, exposure)
 			}); err != nil {
 			return nil, err
 		}
@@ -821,7 +827,7 @@ func (p *plan) pairs(ctx context.Context, t *task) (*pairsResult, error) {
 				out.Weight += weight
 			}
 		}
-		made, err := p.write(ctx, name, *t, pairs)
+		made, err := p.write(ctx, name, *t, sample.Evidence{Pairs: pairs})
 		if err != nil {
 			return nil, err
 		}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
 
@@ -23,7 +24,9 @@ func init() {
 
 // InteractionSettings say how tables of people and items become shards.
 type InteractionSettings struct {
-	Clicks, Items, Users []string // files or folders that all machines see
+	// Clicks, Impressions, Items and Users are files or folders that all machines see. Without clicks, they are those
+	// of the impressions.
+	Clicks, Impressions, Items, Users []string
 	// Flags are those of the format interactions: the names of columns, the threshold of ratings and so on.
 	Flags map[string]string
 	// Encoder makes vectors of titles and texts: the encoder.safetensors of unseen encode. Without one there are
@@ -41,9 +44,10 @@ type InteractionSettings struct {
 // tablePlan is what workers of an import of interactions know.
 type tablePlan struct {
 	Settings InteractionSettings `json:"settings"`
-	Files    [3][]string         `json:"files"` // of people, items and clicks
+	Files    [4][]string         `json:"files"` // of people, items, clicks and impressions
 	Columns  exchange.ClickColumns
 	Rule     exchange.LinkRule `json:"rule"`
+	Showings int64             `json:"showings"`        // rows of impressions
 	Prefix   string            `json:"prefix"`          // of people's ids
 	People   int               `json:"people"`          // nodes that come first
 	Nodes    int               `json:"nodes"`           // people and items
@@ -68,6 +72,7 @@ const (
 	peopleTable = iota
 	itemsTable
 	clicksTable
+	showingsTable
 )
 
 // ImportInteractions makes the shards of tables of people and items that unseen import interactions and unseen-beam
@@ -90,7 +95,7 @@ func ImportInteractions(ctx context.Context, runner Runner, to shards.Location, 
 	if given, is := s.Flags["user-prefix"]; is {
 		tables.Prefix = given
 	}
-	for table, paths := range [][]string{s.Users, s.Items, s.Clicks} {
+	for table, paths := range [][]string{s.Users, s.Items, s.Clicks, s.Impressions} {
 		if len(paths) == 0 {
 			continue
 		}
@@ -132,6 +137,9 @@ func ImportInteractions(ctx context.Context, runner Runner, to shards.Location, 
 func (s InteractionSettings) withDefaults() (InteractionSettings, error) {
 	s.Buckets, s.Nodes, s.Pairs = cmp.Or(s.Buckets, 16), cmp.Or(s.Nodes, 1<<16), cmp.Or(s.Pairs, 1<<20)
 	s.Plan.PerLink = cmp.Or(s.Plan.PerLink, graph.DefaultPerLink)
+	if err := sample.LogKind(s.Flags["log"]).Check(); err != nil {
+		return s, err
+	}
 	fail := func(format string, a ...any) (InteractionSettings, error) {
 		return s, fmt.Errorf("%w: "+format, append([]any{shards.ErrSetting}, a...)...)
 	}
@@ -148,7 +156,7 @@ func (s InteractionSettings) withDefaults() (InteractionSettings, error) {
 			sample.RandomLinks, sample.Whole)
 	}
 	switch {
-	case len(s.Clicks) == 0:
+	case len(s.Clicks)+len(s.Impressions) == 0:
 		return fail("no clicks to import; name files, or a folder, with a person and an item per row")
 	case len(s.Items)+len(s.Users) == 0 && s.Encoder != "":
 		return fail("the encoder %s, and no titles or texts for it to read; give a table of items or people, or leave "+
@@ -157,7 +165,7 @@ func (s InteractionSettings) withDefaults() (InteractionSettings, error) {
 		return fail("%d buckets, %d nodes a block, %d pairs a shard, %d unlinked pairs per link; give positive "+
 			"numbers, and at most %d nodes", s.Buckets, s.Nodes, s.Pairs, s.Plan.PerLink, shards.MostInBlock)
 	}
-	for _, path := range slices.Concat(s.Clicks, s.Items, s.Users) {
+	for _, path := range slices.Concat(s.Clicks, s.Impressions, s.Items, s.Users) {
 		if !(shards.Location{Root: path}).Local() {
 			return fail("%s is an address, and tables are read from folders; copy it where all machines see it", path)
 		}
@@ -169,7 +177,7 @@ func (s InteractionSettings) withDefaults() (InteractionSettings, error) {
 var (
 	taskStages = map[string]func(*plan, context.Context, *task, func(int, []byte)) error{
 		"read": (*plan).readTable, "positions": (*plan).positions, "persons": (*plan).persons,
-		"split": (*plan).split, "count": (*plan).countDrawn, "draw": (*plan).draw, "select": (*plan).selectPairs,
+		"split": (*plan).split, "count": (*plan).countDrawn, "draw": (*plan).draw,
 	}
 	groupStages = map[string]func(*plan, context.Context, int, func(*[]byte) bool, func(int, []byte)) error{
 		"gather": (*plan).gatherIDs, "ranks": (*plan).ranks, "numbers": (*plan).numbers, "items": (*plan).items,
@@ -267,7 +275,8 @@ func (p *plan) gatherTables(ctx context.Context, runner Runner, _ *shards.Manife
 			}
 			continue
 		}
-		if g.Columns == nil || g.Columns.Rows == 0 { // a table of people or items, or nothing but bad rows
+		t.Showings += g.Showings
+		if g.Columns == nil || g.Columns.Rows == 0 { // another table, or nothing but bad rows
 			continue
 		}
 		c := *g.Columns
@@ -281,7 +290,11 @@ func (p *plan) gatherTables(ctx context.Context, runner Runner, _ *shards.Manife
 		t.Columns, first = c, false
 	}
 	options := exchange.Options{Flags: t.Settings.Flags}
-	if t.Rule, err = t.Columns.Rule(t.Files[clicksTable][0], options); err != nil {
+	clicks := t.Files[clicksTable]
+	if t.Columns.Rows == 0 && len(t.Files[showingsTable]) == 0 {
+		return exchange.NoClicks(clicks[0])
+	}
+	if t.Rule, err = t.Columns.Rule(strings.Join(clicks[:min(1, len(clicks))], ""), options); err != nil {
 		return err
 	}
 	switch {
@@ -348,7 +361,7 @@ func (p *plan) joinTables(ctx context.Context, runner Runner, m *shards.Manifest
 		return fmt.Errorf("%w: %d blocks came back, of %d", ErrJob, len(blocks), len(m.Blocks))
 	}
 	m.Fields, t.Names = []string{unknown}, map[string]uint16{"": 0, unknown: 0}
-	timed, dated := false, blockTable{Newest: graph.NoTime}
+	timed, logged, unshown, dated := false, false, false, blockTable{Newest: graph.NoTime}
 	for b, found := range blocks {
 		m.Blocks[b].Vectors = found.Vectors
 		t.Before = append(t.Before, m.Links)
@@ -362,7 +375,7 @@ func (p *plan) joinTables(ctx context.Context, runner Runner, m *shards.Manifest
 				m.Fields = append(m.Fields, name)
 			}
 		}
-		timed = timed || found.Timed
+		timed, logged, unshown = timed || found.Timed, logged || found.Logged, unshown || found.Unshown
 		dated.Dated, dated.Times = dated.Dated+found.Dated, dated.Times+found.Times
 		dated.Newest = max(dated.Newest, found.Newest)
 	}
@@ -374,7 +387,10 @@ func (p *plan) joinTables(ctx context.Context, runner Runner, m *shards.Manifest
 	m.Roles = []shards.RoleRun{{First: 0, Role: graph.SourceOnly.String()},
 		{First: t.People, Role: graph.TargetOnly.String()}}
 	p.Layout = m.Layout()
-	return t.choosePlan(m, timed, dated.Dated > 0)
+	if err := t.choosePlan(m, timed, dated.Dated > 0); err != nil {
+		return err
+	}
+	return t.chooseLog(m, logged, unshown)
 }
 
 // choosePlan chooses how links are held out, as sample.PlanFor does.
@@ -382,8 +398,8 @@ func (t *tablePlan) choosePlan(m *shards.Manifest, timed, dated bool) error {
 	plan := &t.Settings.Plan
 	switch {
 	case m.Links == 0:
-		return fmt.Errorf("%w: none of %d rows is a link; check the least rating or count that is one",
-			shards.ErrContent, t.Columns.Rows)
+		return fmt.Errorf("%w: none of %d rows is a link; check the least rating or count that is one, and which "+
+			"column of the impressions says what was clicked", shards.ErrContent, t.Columns.Rows+t.Showings)
 	case t.People == t.Nodes:
 		return fmt.Errorf("%w: there are no items", shards.ErrContent)
 	case plan.Split == "" && timed && dated:
@@ -399,9 +415,21 @@ func (t *tablePlan) choosePlan(m *shards.Manifest, timed, dated bool) error {
 			plan.Split, sample.RandomLinks)
 	}
 	plan.Later = true
-	if t.Rule.Rated {
+	return nil
+}
+
+// chooseLog chooses what is made of known exposures, as the import of one machine records it and Cut reads it. Of all
+// pairs that the log has, all were shown or are links, or not.
+func (t *tablePlan) chooseLog(m *shards.Manifest, logged, unshown bool) error {
+	plan := &t.Settings.Plan
+	plan.Log = sample.LogKind(t.Settings.Flags["log"])
+	if plan.Log == "" && t.Showings == 0 && t.Rule.Rated {
 		plan.Log = sample.Ignored // ratings say nothing of what was shown besides
 	}
+	if (plan.Log == "" || plan.Log == sample.Sampled) && logged && !unshown {
+		return sample.ShownOnly()
+	}
+	plan.EveryShown = plan.EveryShown && plan.Log == sample.Complete
 	m.Data.Plan = *plan
 	return nil
 }

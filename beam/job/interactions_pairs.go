@@ -12,6 +12,7 @@ import (
 	"unseen/fit"
 	"unseen/graph"
 	"unseen/model"
+	"unseen/risk"
 	"unseen/sample"
 )
 
@@ -77,7 +78,7 @@ func (p *plan) split(ctx context.Context, t *task, emit func(int, []byte)) error
 		}
 	}
 	var err error
-	if own.Shards, err = p.writeCells(ctx, "links", t.Source, links); err != nil {
+	if own.Shards, err = p.writeCells(ctx, "links", t.Source, sample.Evidence{Pairs: links}); err != nil {
 		return err
 	}
 	for b, of := range counts {
@@ -99,22 +100,18 @@ func (p *plan) split(ctx context.Context, t *task, emit func(int, []byte)) error
 }
 
 // writeCells writes pairs of a block's people by the blocks of their targets.
-func (p *plan) writeCells(ctx context.Context, name string, block int, pairs *graph.Pairs) (out []shards.Shard,
+func (p *plan) writeCells(ctx context.Context, name string, block int, all sample.Evidence) (out []shards.Shard,
 	err error) {
-	cells := make([]*graph.Pairs, len(p.Layout.Blocks))
-	for k, j := range pairs.Target {
+	cells := make([][]int32, len(p.Layout.Blocks))
+	for k, j := range all.Pairs.Target {
 		b := p.Layout.Block(j)
-		if cells[b] == nil {
-			cells[b] = &graph.Pairs{}
-		}
-		addPair(cells[b], graph.Link{Source: pairs.Source[k], Target: j}, pairs.Linked[k], pairs.Weight[k],
-			pairs.Rate[k])
+		cells[b] = append(cells[b], int32(k))
 	}
 	for b, cell := range cells {
 		if cell == nil {
 			continue
 		}
-		made, err := p.write(ctx, name, task{Source: block, Target: b}, cell)
+		made, err := p.write(ctx, name, task{Source: block, Target: b}, all.At(cell))
 		if err != nil {
 			return nil, err
 		}
@@ -180,7 +177,8 @@ type drawPlan struct {
 	Subset graph.Subset `json:"subset"`
 	Free   int64        `json:"free"`  // pairs that are not links
 	Want   int64        `json:"want"`  // of these, to be drawn
-	Draws  int64        `json:"draws"` // random numbers until so many are found
+	Dense  bool         `json:"dense"` // by going through all pairs
+	Draws  int64        `json:"draws"` // else: random numbers until so many are found
 	Before []int64      `json:"before,omitempty"`
 	Total  int64        `json:"total,omitempty"` // pairs in all, and in the blocks before each
 }
@@ -215,20 +213,22 @@ func (p *plan) drawPairs(ctx context.Context, runner Runner, m *shards.Manifest)
 			return err
 		}
 		var squares float64
-		pairs := int64(0)
+		var weight risk.Sum
+		all := fit.Extent{}
 		for _, one := range drawn {
 			*of.into = append(*of.into, one.Shards...)
-			squares, pairs = squares+one.Squares, pairs+one.Pairs
+			squares, all.Pairs, all.Logged = squares+one.Squares, all.Pairs+one.Pairs, all.Logged || one.Logged
+			weight.Add(one.Weight)
 		}
-		if want := d.Links[of.Subset] + d.Want; pairs != want {
-			return fmt.Errorf("%w: %d pairs came back, of %d", ErrJob, pairs, want)
+		if all.Pairs != d.Total {
+			return fmt.Errorf("%w: %d pairs came back, of %d", ErrJob, all.Pairs, d.Total)
 		}
 		if of.Subset == graph.Train {
-			m.Extent = fit.Extent{Pairs: pairs,
-				MeanWeight: (float64(d.Links[graph.Train]) + float64(d.Want)/d.rate()) / float64(pairs)}
+			all.MeanWeight = weight.Value() / float64(all.Pairs)
 			if m.Dim > 0 {
-				m.Extent.MeanSquare = max(squares/float64(min(pairs, fit.SampledProducts)), 1e-30)
+				all.MeanSquare = max(squares/float64(min(all.Pairs, fit.SampledProducts)), 1e-30)
 			}
+			m.Extent = all
 		}
 	}
 	return nil
@@ -237,16 +237,17 @@ func (p *plan) drawPairs(ctx context.Context, runner Runner, m *shards.Manifest)
 // drawnBlock is what the driver hears of the pairs of a block's people.
 type drawnBlock struct {
 	Block   int
-	Drawn   int64
-	Links   int64
+	Drawn   int64 // pairs without a link
+	Pairs   int64 // in all, with links and with what a log adds
+	Logged  bool  // the exposure of some is known
 	Shards  []shards.Shard
-	Pairs   int64
+	Weight  float64
 	Squares float64
 }
 
 // drawSubset draws the pairs of one subset: where they are few among many, by random numbers of which those that name
 // a link, or a pair again, are left out, until there are enough; else by going through all pairs, which one worker
-// does.
+// does, once to count them.
 func (p *plan) drawSubset(ctx context.Context, runner Runner, m *shards.Manifest, all int64) ([]drawnBlock, error) {
 	d := p.Tables.Draw
 	job := func(name string, tasks []task) ([]drawnBlock, error) {
@@ -255,10 +256,10 @@ func (p *plan) drawSubset(ctx context.Context, runner Runner, m *shards.Manifest
 		return found, err
 	}
 	tasks := p.sourceTasks(m)
-	if all <= 4*d.Want || d.Free <= all/2 { // as package graph has it
-		return job("select", []task{{}})
+	if d.Dense = all <= 4*d.Want || d.Free <= all/2; d.Dense { // as package graph has it
+		tasks = []task{{}}
 	}
-	for missing := d.Want; missing > 0; {
+	for missing := d.Want; ; {
 		d.Draws += missing
 		found, err := job("count", tasks)
 		if err != nil {
@@ -268,10 +269,12 @@ func (p *plan) drawSubset(ctx context.Context, runner Runner, m *shards.Manifest
 		for _, one := range found {
 			missing -= one.Drawn
 			d.Before = append(d.Before, d.Total)
-			d.Total += one.Drawn + one.Links
+			d.Total += one.Pairs
+		}
+		if missing == 0 {
+			return job("draw", tasks)
 		}
 	}
-	return job("draw", tasks)
 }
 
 // drawing is the pairs of a block's people, by number: source × targets + target.
@@ -279,6 +282,15 @@ type drawing struct {
 	*tablePlan
 	linked, outside []uint64 // ascending: links of the subset, and of earlier ones
 	first, end      uint64   // of the block
+
+	log   sample.ExposureLog // of its people
+	known map[graph.Link]knownPair
+}
+
+// knownPair is a pair of the log.
+type knownPair struct {
+	subset graph.Subset
+	linked bool
 }
 
 // drawing reads the links of a block.
@@ -290,7 +302,8 @@ func (p *plan) drawing(ctx context.Context, block int) (*drawing, error) {
 	t := p.Tables
 	b, items := p.Layout.Blocks[block], uint64(t.Nodes-t.People)
 	d := &drawing{tablePlan: t, first: uint64(b.First) * items, end: uint64(min(b.First+b.Nodes, t.People)) * items}
-	for k, subset := range p.subsetsOf(block, &kept) {
+	subsets := p.subsetsOf(block, &kept)
+	for k, subset := range subsets {
 		number := uint64(kept.Source[k])*items + uint64(int(kept.Target[k])-t.People)
 		switch {
 		case subset == t.Draw.Subset:
@@ -299,7 +312,59 @@ func (p *plan) drawing(ctx context.Context, block int) (*drawing, error) {
 			d.outside = append(d.outside, number)
 		}
 	}
+	if plan := t.Settings.Plan; plan.Log != sample.Ignored && (t.Draw.Subset == graph.Train || !plan.Log.Offers()) {
+		d.readLog(&kept, subsets)
+	}
 	return d, nil
+}
+
+// readLog takes what is known of exposures from a block with its links' subsets.
+func (d *drawing) readLog(kept *nodeBlock, subsets []graph.Subset) {
+	plan := d.Settings.Plan
+	d.known = make(map[graph.Link]knownPair, len(kept.Logged))
+	at := 0
+	for _, l := range kept.Logged {
+		d.log.Source, d.log.Target = append(d.log.Source, l.Source), append(d.log.Target, l.Target)
+		d.log.Exposed, d.log.Linked = append(d.log.Exposed, l.Exposed), append(d.log.Linked, l.Linked)
+		switch {
+		case l.Linked: // both are by source and then by target
+			for kept.Source[at] != l.Source || kept.Target[at] != l.Target {
+				at++
+			}
+			d.known[l.Link] = knownPair{subsets[at], true}
+		case plan.Split.OfLinks():
+			d.known[l.Link] = knownPair{subset: plan.UnlinkedSubset(l.Source, l.Target)}
+		default:
+			d.known[l.Link] = knownPair{subset: graph.Train}
+		}
+	}
+}
+
+// evidence returns the links of the subset and the drawn pairs, with what the log says.
+func (d *drawing) evidence(found []uint64) sample.Evidence {
+	items, rate := uint64(d.Nodes-d.People), d.Draw.rate()
+	pairs := &graph.Pairs{}
+	linked := d.linked
+	for len(found) > 0 || len(linked) > 0 {
+		x, is, weight := uint64(math.MaxUint64), false, 1/rate
+		if len(found) > 0 {
+			x = found[0]
+		}
+		if len(linked) > 0 && linked[0] < x {
+			x, is, weight = linked[0], true, 1
+			linked = linked[1:]
+		} else {
+			found = found[1:]
+		}
+		addPair(pairs, graph.Link{Source: int32(x / items), Target: int32(d.People + int(x%items))}, is, weight, rate)
+	}
+	if len(d.log.Source) == 0 {
+		return sample.Evidence{Pairs: pairs}
+	}
+	of := func(i, j int32) knownPair { return d.known[graph.Link{Source: i, Target: j}] }
+	return d.Settings.Plan.Join(pairs, sample.LogPart{Log: &d.log, Rate: rate,
+		Belongs: func(i, j int32) bool { return of(i, j).subset == d.Draw.Subset },
+		Trained: func(i, j int32) bool { return of(i, j).linked }})
 }
 
 // random returns the numbers of a subset, as package sample has them.
@@ -335,44 +400,26 @@ func passes(list *[]uint64, x uint64) bool {
 	return len(*list) > 0 && (*list)[0] == x
 }
 
-// drawnOf returns the pairs of a block that are drawn, and what they were drawn of.
-func (p *plan) drawnOf(ctx context.Context, t *task) (*drawing, []uint64, error) {
+// eachDrawn hands over the pairs that a task draws, block by block.
+func (p *plan) eachDrawn(ctx context.Context, t *task, do func(block int, d *drawing, found []uint64) error) error {
+	if p.Tables.Draw.Dense {
+		return p.eachSelected(ctx, do)
+	}
 	d, err := p.drawing(ctx, t.Source)
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
 	found, err := d.drawn(ctx)
-	return d, found, err
-}
-
-// countDrawn says how many pairs of a block are drawn.
-func (p *plan) countDrawn(ctx context.Context, t *task, emit func(int, []byte)) error {
-	d, found, err := p.drawnOf(ctx, t)
 	if err != nil {
 		return err
 	}
-	return emitDocument(emit, drawnBlock{Block: t.Source, Drawn: int64(len(found)), Links: int64(len(d.linked))})
+	return do(t.Source, d, found)
 }
 
-// draw writes the pairs of a block.
-func (p *plan) draw(ctx context.Context, t *task, emit func(int, []byte)) error {
-	d, found, err := p.drawnOf(ctx, t)
-	if err != nil {
-		return err
-	}
-	out, err := p.writeDrawn(ctx, t.Source, d, found, p.Tables.Draw.Before[t.Source])
-	if err != nil {
-		return err
-	}
-	return emitDocument(emit, out)
-}
-
-// selectPairs goes through all pairs, block by block, and takes each free one with the chance that still leaves every
+// eachSelected goes through all pairs, block by block, and takes each free one with the chance that still leaves every
 // set equally likely; see package graph.
-func (p *plan) selectPairs(ctx context.Context, _ *task, emit func(int, []byte)) error {
-	plan := p.Tables.Draw
-	random, want, free, before := p.Tables.random(), plan.Want, plan.Free, int64(0)
-	plan.Total = plan.Want + plan.Links[plan.Subset]
+func (p *plan) eachSelected(ctx context.Context, do func(block int, d *drawing, found []uint64) error) error {
+	random, want, free := p.Tables.random(), p.Tables.Draw.Want, p.Tables.Draw.Free
 	for block, b := range p.Layout.Blocks {
 		if b.First >= p.Tables.People {
 			break
@@ -396,53 +443,57 @@ func (p *plan) selectPairs(ctx context.Context, _ *task, emit func(int, []byte))
 			}
 			free--
 		}
-		out, err := p.writeDrawn(ctx, block, d, found, before)
-		if err != nil {
-			return err
-		}
-		before += out.Pairs
-		if err := emitDocument(emit, out); err != nil {
+		if err := do(block, d, found); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// writeDrawn writes the links of the subset and the drawn pairs of a block, which come behind so many of other blocks.
-func (p *plan) writeDrawn(ctx context.Context, block int, d *drawing, found []uint64, before int64) (*drawnBlock,
-	error) {
-	items, rate := uint64(d.Nodes-d.People), d.Draw.rate()
-	pairs := &graph.Pairs{}
-	linked := d.linked
-	for len(found) > 0 || len(linked) > 0 {
-		x, is, weight := uint64(math.MaxUint64), false, 1/rate
-		if len(found) > 0 {
-			x = found[0]
+// countDrawn says how many pairs are drawn, and how many there are with links and with what a log adds.
+func (p *plan) countDrawn(ctx context.Context, t *task, emit func(int, []byte)) error {
+	return p.eachDrawn(ctx, t, func(block int, d *drawing, found []uint64) error {
+		out := drawnBlock{Block: block, Drawn: int64(len(found)), Pairs: int64(len(found) + len(d.linked))}
+		if len(d.log.Source) > 0 {
+			out.Pairs = int64(d.evidence(found).Pairs.Len())
 		}
-		if len(linked) > 0 && linked[0] < x {
-			x, is, weight = linked[0], true, 1
-			linked = linked[1:]
-		} else {
-			found = found[1:]
+		return emitDocument(emit, out)
+	})
+}
+
+// draw writes the pairs.
+func (p *plan) draw(ctx context.Context, t *task, emit func(int, []byte)) error {
+	return p.eachDrawn(ctx, t, func(block int, d *drawing, found []uint64) error {
+		out, err := p.writeDrawn(ctx, block, d, found)
+		if err != nil {
+			return err
 		}
-		addPair(pairs, graph.Link{Source: int32(x / items), Target: int32(d.People + int(x%items))}, is, weight, rate)
+		return emitDocument(emit, out)
+	})
+}
+
+// writeDrawn writes the pairs of a block.
+func (p *plan) writeDrawn(ctx context.Context, block int, d *drawing, found []uint64) (*drawnBlock, error) {
+	all := d.evidence(found)
+	out := &drawnBlock{Block: block, Pairs: int64(all.Pairs.Len())}
+	var weight risk.Sum
+	for _, w := range all.Pairs.Weight {
+		weight.Add(w)
 	}
-	out := &drawnBlock{Block: block, Pairs: int64(pairs.Len())}
+	out.Weight = weight.Value()
+	out.Logged = slices.ContainsFunc(all.Exposure, func(e risk.Exposure) bool { return e != risk.Unlogged })
 	var err error
-	if out.Shards, err = p.writeCells(ctx, d.Draw.Subset.String(), block, pairs); err != nil ||
-		d.Draw.Subset != graph.Train {
+	if out.Shards, err = p.writeCells(ctx, d.Draw.Subset.String(), block, all); err != nil ||
+		d.Draw.Subset != graph.Train || p.Layout.Dim == 0 {
 		return out, err
 	}
-	if p.Layout.Dim == 0 {
-		return out, nil
-	}
-	sampled := min(d.Draw.Total, fit.SampledProducts)
+	sampled, before := min(d.Draw.Total, fit.SampledProducts), d.Draw.Before[block]
 	var places []int
 	for i := range sampled { // as fit.MeanSquare spaces them
 		if k := i*d.Draw.Total/sampled - before; k >= 0 && k < out.Pairs {
 			places = append(places, int(k))
 		}
 	}
-	out.Squares, err = p.squares(ctx, pairs, places)
+	out.Squares, err = p.squares(ctx, all.Pairs, places)
 	return out, err
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io"
+	"math"
 	"slices"
 	"strings"
 
@@ -30,7 +31,7 @@ func (t *tablePlan) bucketOf(id string) int {
 }
 
 // A position is where an id or a click stands: records of people and items come first, then bad records that are left
-// out, of which the ids are nodes all the same, and then clicks; files in their order.
+// out, of which the ids are nodes all the same, then clicks and then impressions; files in their order.
 const (
 	lineBits  = 38
 	fileBits  = 22
@@ -43,6 +44,7 @@ const (
 	ofRecord = iota
 	ofBadRecord
 	ofClick
+	ofShowing
 )
 
 func positionOf(kind, file, line int) uint64 {
@@ -75,13 +77,24 @@ type tableNode struct {
 	Vector   []float32 // nil: zeros
 }
 
-// tableClick is a click.
+// tableClick is a click or a showing. Which of them says its position.
 type tableClick struct {
 	Person, Item string
 	Position     uint64
 	Seconds      int64
-	Value        float32
+	Value        float32 // of a click
+	Did          deed
 }
+
+// deed is what happened in a row.
+type deed uint8
+
+// The parts of a deed.
+const (
+	didClick deed = 1 << iota
+	didShow       // the row is of the impressions
+	didSee        // and the item was shown
+)
 
 // gathered is what a bucket has, or of the bucket −1 what a file has.
 type gathered struct {
@@ -92,6 +105,7 @@ type gathered struct {
 	Collides string      // an item's id that is a person's with the prefix
 	File     int
 	Columns  *exchange.ClickColumns `json:",omitempty"` // of clicks
+	Showings int64                  // rows of impressions
 }
 
 // tableDealer collects rows by bucket, and hands them on when there are many.
@@ -151,9 +165,23 @@ func (p *plan) readTable(ctx context.Context, t *task, emit func(int, []byte)) e
 	bad := d.badRecords(&d.bad, t.Source, t.First)
 	out := gathered{Bucket: -1, File: t.First}
 	var err error
-	if t.Source == clicksTable {
+	switch t.Source {
+	case clicksTable:
 		out.Columns, err = d.readClicks(ctx, t, options, bad)
-	} else {
+	case showingsTable:
+		err = exchange.ReadShowings(ctx, t.Path, options, func(s exchange.Showing) error {
+			out.Showings++
+			did := didShow
+			if s.Exposed {
+				did |= didSee
+			}
+			if s.Clicked {
+				did |= didClick
+			}
+			return d.click(tableClick{s.Person, s.Item, positionOf(ofShowing, t.First, s.Line), s.Seconds,
+				float32(math.NaN()), did})
+		}, bad)
+	default:
 		err = d.readSide(ctx, t, options, bad)
 	}
 	for b := range d.rows {
@@ -175,16 +203,23 @@ func (p *plan) readTable(ctx context.Context, t *task, emit func(int, []byte)) e
 func (d *tableDealer) readClicks(ctx context.Context, t *task, o exchange.Options, bad exchange.BadRecords) (
 	*exchange.ClickColumns, error) {
 	columns, err := exchange.ReadClicks(ctx, t.Path, o, func(c exchange.Click) error {
-		at := positionOf(ofClick, t.First, c.Line)
-		b := d.bucketOf(c.Person)
-		d.rows[b].Clicks = append(d.rows[b].Clicks, tableClick{strings.Clone(c.Person), strings.Clone(c.Item), at,
-			c.Seconds, c.Value})
-		if err := d.item(tableNode{ID: c.Item, Position: at, Time: graph.NoTime}); err != nil {
-			return err
-		}
-		return d.add(b, len(c.Person)+len(c.Item)+40)
+		return d.click(tableClick{c.Person, c.Item, positionOf(ofClick, t.First, c.Line), c.Seconds, c.Value, didClick})
 	}, bad)
+	if err == nil && columns.Rows+columns.Bad == 0 && len(d.Files[showingsTable]) == 0 {
+		err = exchange.NoClicks(t.Path)
+	}
 	return &columns, err
+}
+
+// click deals a click or a showing, whose ids are good until the next one.
+func (d *tableDealer) click(c tableClick) error {
+	b := d.bucketOf(c.Person)
+	c.Person, c.Item = strings.Clone(c.Person), strings.Clone(c.Item)
+	d.rows[b].Clicks = append(d.rows[b].Clicks, c)
+	if err := d.item(tableNode{ID: c.Item, Position: c.Position, Time: graph.NoTime}); err != nil {
+		return err
+	}
+	return d.add(b, len(c.Person)+len(c.Item)+40)
 }
 
 func (d *tableDealer) readSide(ctx context.Context, t *task, o exchange.Options, bad exchange.BadRecords) error {
@@ -255,6 +290,7 @@ type bucketClicks struct {
 	Position []uint64
 	Seconds  []int64
 	Value    []float32
+	Did      []deed
 }
 
 // bucketIDs are the ids of a bucket by side, in the order in which they first come.
@@ -312,7 +348,7 @@ func (p *plan) gatherIDs(ctx context.Context, bucket int, batches func(*[]byte) 
 	for _, c := range all.Clicks {
 		clicks.Person, clicks.Item = append(clicks.Person, int32(places[c.Person])), append(clicks.Item, c.Item)
 		clicks.Position, clicks.Seconds = append(clicks.Position, c.Position), append(clicks.Seconds, c.Seconds)
-		clicks.Value = append(clicks.Value, c.Value)
+		clicks.Value, clicks.Did = append(clicks.Value, c.Value), append(clicks.Did, c.Did)
 	}
 	if err := p.keep(ctx, idsName(bucket), ids); err != nil {
 		return err
@@ -441,13 +477,14 @@ func (p *plan) numbers(ctx context.Context, bucket int, batches func(*[]byte) bo
 	return emitDocument(emit, bucket)
 }
 
-// clickJoin are clicks of people whose numbers are known.
+// clickJoin are clicks and showings of people whose numbers are known.
 type clickJoin struct {
 	Person, Number []int32 // the item's number, where that is known
 	Item           []string
 	Position       []uint64
 	Seconds        []int64
 	Value          []float32
+	Did            []deed
 	Nodes          []blockNode // of a block
 }
 
@@ -461,6 +498,7 @@ type blockNode struct {
 func (c *clickJoin) take(from *clickJoin, k int) {
 	c.Person, c.Position = append(c.Person, from.Person[k]), append(c.Position, from.Position[k])
 	c.Seconds, c.Value = append(c.Seconds, from.Seconds[k]), append(c.Value, from.Value[k])
+	c.Did = append(c.Did, from.Did[k])
 }
 
 // persons gives the clicks of a bucket the numbers of their people, and sends them to the buckets of their items.
@@ -473,7 +511,8 @@ func (p *plan) persons(ctx context.Context, t *task, emit func(int, []byte)) err
 	if err := p.recall(ctx, numbersName(t.Source), &numbers); err != nil {
 		return err
 	}
-	from := &clickJoin{Person: clicks.Person, Position: clicks.Position, Seconds: clicks.Seconds, Value: clicks.Value}
+	from := &clickJoin{Person: clicks.Person, Position: clicks.Position, Seconds: clicks.Seconds, Value: clicks.Value,
+		Did: clicks.Did}
 	out := make([]clickJoin, p.Tables.Settings.Buckets)
 	for k, item := range clicks.Item {
 		c := &out[p.Tables.bucketOf(item)]
@@ -549,12 +588,20 @@ func (p *plan) items(ctx context.Context, bucket int, batches func(*[]byte) bool
 	return hand()
 }
 
-// nodeBlock is what is kept of a block: its nodes, and the links of its people by source and then by target.
+// nodeBlock is what is kept of a block: its nodes, and by source and then by target the links of its people, and the
+// pairs of which it is known whether they were shown.
 type nodeBlock struct {
 	IDs, Fields    []string
 	Times          []int64
 	Source, Target []int32
 	Seconds        []int64
+	Logged         []loggedPair
+}
+
+// loggedPair is a pair of which it is known whether it was shown.
+type loggedPair struct {
+	graph.Link
+	Exposed, Linked bool
 }
 
 // blockTable is what the driver hears of a block.
@@ -564,6 +611,8 @@ type blockTable struct {
 	Fields  []string // in the order in which they come
 	Links   int64
 	Timed   bool  // a link has a time
+	Logged  bool  // of a pair it is known whether it was shown
+	Unshown bool  // and of one that it was not, and it is no link
 	Dated   int64 // nodes with a time
 	Newest  int64
 	Times   int64 // their sum
@@ -612,8 +661,10 @@ func (p *plan) joinBlock(ctx context.Context, block int, batches func(*[]byte) b
 		kept.IDs, kept.Fields, kept.Times = append(kept.IDs, n.ID), append(kept.Fields, n.Field),
 			append(kept.Times, n.Time)
 	}
-	all.links(p.Tables.Rule, &kept)
+	all.pairs(p.Tables, &kept)
 	out.Links = int64(len(kept.Source))
+	out.Logged = len(kept.Logged) > 0
+	out.Unshown = slices.ContainsFunc(kept.Logged, func(l loggedPair) bool { return !l.Exposed && !l.Linked })
 	out.Timed = slices.ContainsFunc(kept.Seconds, func(t int64) bool { return t != graph.NoTime })
 	if vectors != nil {
 		if out.Vectors, err = p.shards().Write(ctx, fmt.Sprintf("vectors-%05d.npy", block), func(w io.Writer) error {
@@ -628,8 +679,8 @@ func (p *plan) joinBlock(ctx context.Context, block int, batches func(*[]byte) b
 	return emitDocument(emit, out)
 }
 
-// links makes links of clicks, pair by pair.
-func (c *clickJoin) links(rule exchange.LinkRule, into *nodeBlock) {
+// pairs makes links of clicks, pair by pair, and says which pairs are known to be shown.
+func (c *clickJoin) pairs(t *tablePlan, into *nodeBlock) {
 	order := make([]int, len(c.Person))
 	for k := range order {
 		order[k] = k
@@ -638,16 +689,33 @@ func (c *clickJoin) links(rule exchange.LinkRule, into *nodeBlock) {
 		return cmp.Or(cmp.Compare(c.Person[a], c.Person[b]), cmp.Compare(c.Number[a], c.Number[b]),
 			cmp.Compare(c.Position[a], c.Position[b]))
 	})
+	// A click of the impressions has a time where those of the table of clicks have one.
+	untimed := len(t.Files[clicksTable]) > 0 && !t.Columns.Timed
 	for from := 0; from < len(order); {
 		first := order[from]
-		clicks := exchange.NewPairClicks()
-		for ; from < len(order) && c.Person[order[from]] == c.Person[first] &&
-			c.Number[order[from]] == c.Number[first]; from++ {
-			clicks.Add(c.Seconds[order[from]], c.Value[order[from]], rule.Rated)
+		link := graph.Link{Source: c.Person[first], Target: c.Number[first]}
+		clicks, did := exchange.NewPairClicks(), deed(0)
+		for ; from < len(order) && c.Person[order[from]] == link.Source && c.Number[order[from]] == link.Target; from++ {
+			k := order[from]
+			if did |= c.Did[k]; c.Did[k]&didClick == 0 {
+				continue
+			}
+			seconds := c.Seconds[k]
+			if untimed {
+				seconds = graph.NoTime
+			}
+			clicks.Add(seconds, c.Value[k], t.Rule.Rated)
 		}
-		if rule.Linked(clicks) {
-			into.Source, into.Target = append(into.Source, c.Person[first]), append(into.Target, c.Number[first])
+		linked := did&didClick != 0 && t.Rule.Linked(clicks)
+		if linked {
+			into.Source, into.Target = append(into.Source, link.Source), append(into.Target, link.Target)
 			into.Seconds = append(into.Seconds, clicks.First)
+		}
+		switch {
+		case did&didShow != 0:
+			into.Logged = append(into.Logged, loggedPair{link, did&didSee != 0, linked})
+		case t.Rule.Rated: // who rated an item had seen it
+			into.Logged = append(into.Logged, loggedPair{link, true, linked})
 		}
 	}
 }

@@ -25,8 +25,36 @@ import (
 // shop is tables of people and items in a folder, whole and, of the clicks, in parts.
 type shop struct {
 	folder, clicks, parts, items, users, encoder string
+	shown, shownParts                            string            // impressions, whole and in parts
 	flags                                        map[string]string // of the import
 	report                                       *exchange.Report  // of one machine
+}
+
+// show gives the shop impressions: half of the clicked pairs and others, some twice, of which some were offered and
+// not shown, and some people and items that nothing else names. A row has a time, what follows the header makes of it.
+func (s *shop) show(t testing.TB, people, items, rows int, header string, value func(*rand.Rand) string) *shop {
+	t.Helper()
+	rng := rand.New(rand.NewPCG(11, uint64(rows)))
+	clicks := strings.Split(strings.TrimSpace(string(must(os.ReadFile(s.clicks))(t))), "\n")[1:]
+	var shown []string
+	for range rows {
+		ends := fmt.Sprintf("p%d,i%d", rng.IntN(people+5), rng.IntN(items+5))
+		if rng.IntN(3) == 0 {
+			ends = strings.Join(strings.Split(clicks[rng.IntN(len(clicks))], ",")[:2], ",")
+		}
+		line := fmt.Sprintf("%s,%d,%s", ends, 1_600_000_000+rng.IntN(1000)*86_400, value(rng))
+		shown = append(shown, line)
+		if rng.IntN(6) == 0 {
+			shown = append(shown, line)
+		}
+	}
+	header = "user_id,item_id,timestamp," + header + "\n"
+	s.shown = s.write(t, "shown.csv", header+strings.Join(shown, "\n")+"\n")
+	for part, some := range slices.Collect(slices.Chunk(shown, len(shown)/3+1)) {
+		s.write(t, fmt.Sprintf("shown/part-%d.csv", part), header+strings.Join(some, "\n")+"\n")
+	}
+	s.shownParts = filepath.Join(s.folder, "shown")
+	return s
 }
 
 // write writes a file of the shop.
@@ -101,6 +129,12 @@ func newShop(t testing.TB, people, items, rows int, header string, value func(*r
 func (s *shop) settings(blocks int) InteractionSettings {
 	o := InteractionSettings{Clicks: []string{s.parts}, Flags: s.flags, Encoder: s.encoder, Buckets: blocks, Nodes: 37,
 		Pairs: 150, Plan: sample.Plan{Seed: 5}}
+	if s.parts == "" {
+		o.Clicks = nil
+	}
+	if s.shown != "" {
+		o.Impressions = []string{s.shownParts}
+	}
 	if s.items != "" {
 		o.Items = []string{s.items}
 	}
@@ -116,7 +150,7 @@ func (s *shop) cut(t testing.TB, o InteractionSettings) *shards.Manifest {
 	ctx := context.Background()
 	folder := filepath.Join(t.TempDir(), "dataset")
 	flags := map[string]string{"clicks": s.clicks, "items": strings.Join(o.Items, ""),
-		"users": strings.Join(o.Users, "")}
+		"users": strings.Join(o.Users, ""), "impressions": s.shown}
 	for name, value := range s.flags {
 		flags[name] = value
 	}
@@ -130,6 +164,7 @@ func (s *shop) cut(t testing.TB, o InteractionSettings) *shards.Manifest {
 			plan = sample.Plan{Split: o.Plan.Split, Later: plan.Later, Dates: o.Plan.Dates}
 		}
 		plan.Seed, plan.PerLink = o.Plan.Seed, max(o.Plan.PerLink, graph.DefaultPerLink)
+		plan.EveryShown = o.Plan.EveryShown
 		return plan
 	}, 1)
 	if err != nil {
@@ -236,16 +271,73 @@ func TestInteractionsAreThoseOfOneMachine(t *testing.T) {
 	}
 }
 
+// TestImpressionsAreThoseOfOneMachine does the same with a log of what was shown, of all kinds.
+func TestImpressionsAreThoseOfOneMachine(t *testing.T) {
+	const header = "user_id,item_id,timestamp"
+	either := func(rng *rand.Rand) string { return fmt.Sprint(rng.IntN(2)) }
+	both := func(rng *rand.Rand) string { return fmt.Sprintf("%d,%d", rng.IntN(2), rng.IntN(4)/3) }
+	some := func() *shop { return newShop(t, 70, 50, 600, header, nil) }
+	of := func(s *shop, log string) *shop {
+		if s.flags = map[string]string{}; log != "" {
+			s.flags["log"] = log
+		}
+		return s
+	}
+	stars := func(rng *rand.Rand) string { return fmt.Sprint(1 + rng.IntN(5)) }
+	alone := newShop(t, 70, 50, 600, header, nil).show(t, 70, 50, 900, "seen,clicked", both)
+	alone.clicks, alone.parts = "", ""
+	untimed := newShop(t, 70, 50, 600, "user_id,item_id,when", nil).show(t, 70, 50, 900, "seen,clicked", both)
+	untimed.flags["time"] = ""
+	dense := newShop(t, 40, 30, 210, header, nil).show(t, 40, 30, 500, "seen", either)
+	every := sample.Plan{EveryShown: true}
+	for name, c := range map[string]struct {
+		*shop
+		plan sample.Plan
+	}{
+		"sampled":       {of(some().show(t, 70, 50, 500, "seen", either), ""), sample.Plan{}},
+		"sample, dates": {of(some().show(t, 70, 50, 500, "seen", either), "sample"), sample.Plan{Split: sample.RandomLinks}},
+		"complete":      {of(some().show(t, 70, 50, 500, "position", either), "complete"), sample.Plan{}},
+		"every shown":   {of(some().show(t, 70, 50, 500, "position", either), "complete"), every},
+		"offered":       {of(some().show(t, 70, 50, 500, "seen", either), "offered"), every},
+		"drawn":         {of(some().show(t, 70, 50, 500, "seen", either), "drawn"), sample.Plan{Split: sample.Whole}},
+		"ignored":       {of(some().show(t, 70, 50, 500, "seen", either), "ignored"), sample.Plan{}},
+		"alone":         {alone, sample.Plan{}},
+		"untimed":       {untimed, sample.Plan{}},
+		"dense":         {of(dense, "complete"), sample.Plan{Split: sample.Whole, EveryShown: true}},
+		"rated":         {newShop(t, 60, 40, 900, header+",rating", stars).show(t, 60, 40, 300, "seen", either), every},
+		"only rated":    {of(newShop(t, 60, 40, 900, header+",rating", stars), "complete"), every},
+	} {
+		t.Run(name, func(t *testing.T) {
+			settings := c.settings(5)
+			c.plan.Seed = settings.Plan.Seed
+			settings.Plan = c.plan
+			want := c.cut(t, settings)
+			if logged := c.flags["log"] != "ignored"; want.Extent.Logged != logged {
+				t.Fatalf("one machine says of a log: %t", want.Extent.Logged)
+			}
+			for runner, where := range runners() {
+				to := shards.Location{Root: filepath.Join(t.TempDir(), "shards")}
+				if _, bad, err := ImportInteractions(t.Context(), where, to, settings); err != nil || bad.Count > 0 {
+					t.Fatal(bad, err)
+				}
+				sameShards(t, runner, must(to.Manifest(t.Context()))(t), want)
+			}
+		})
+	}
+}
+
 // TestLenientImportsAreThoseOfOneMachine leaves bad rows out, as one machine does: the same shards, the same number of
 // rows, and the first of them named as in its list. An id that only a bad record has is a node without a record.
 func TestLenientImportsAreThoseOfOneMachine(t *testing.T) {
 	s := newShop(t, 60, 40, 500, "user_id,item_id,timestamp,rating",
 		func(rng *rand.Rand) string { return fmt.Sprint(1 + rng.IntN(5)) })
+	s.show(t, 60, 40, 200, "seen,position", func(rng *rand.Rand) string { return fmt.Sprintf("%d,3", rng.IntN(2)) })
 	long := strings.Repeat("x", 2000)
 	for name, bad := range map[string]string{
 		"clicks.csv": "p1,,5,3\np2,i2,soon,3\np3,i3\np4,i4,7,many\n\xff,i5,7,3\n" + long + ",i6,7,3\nnew,i7,8,5\n",
 		"items.csv": "onlybad,toys,\xfe\ni0,toys,again\nnever,toys,what,more\n,toys,nobody\nwide," +
 			strings.Repeat("y", 5000) + ",x\nlast,toys,fine\n",
+		"shown.csv": "p1,i1,5,perhaps,1\nshownonly,i2,7,1,-4\nshownonly,i3,7,1,\n",
 		"users.csv": "p0,north,again\np0,north,once more\nlate," + strings.Repeat("z", 5000) + ",x\nlate,south,good\n",
 	} {
 		text := string(must(os.ReadFile(filepath.Join(s.folder, name)))(t))
@@ -258,9 +350,13 @@ func TestLenientImportsAreThoseOfOneMachine(t *testing.T) {
 	for k, part := range slices.Collect(slices.Chunk(strings.SplitAfter(rest, "\n"), 200)) {
 		s.write(t, fmt.Sprintf("clicks/part-%d.csv", k), header+"\n"+strings.Join(part, ""))
 	}
+	header, rest, _ = strings.Cut(string(must(os.ReadFile(s.shown))(t)), "\n")
+	for k, part := range slices.Collect(slices.Chunk(strings.SplitAfter(rest, "\n"), 100)) {
+		s.write(t, fmt.Sprintf("shown/part-%d.csv", k), header+"\n"+strings.Join(part, ""))
+	}
 	s.write(t, "clicks/part-1a.csv", header+"\n,i1,5,3\n") // nothing but a bad row
 	settings := s.settings(1)
-	settings.Lenient, settings.Clicks = true, []string{s.clicks}
+	settings.Lenient, settings.Clicks, settings.Impressions = true, []string{s.clicks}, []string{s.shown}
 	want := s.cut(t, settings)
 	list := must(csv.NewReader(bytes.NewReader(must(os.ReadFile(s.report.RejectsFile))(t))).ReadAll())(t)
 	var first []string
@@ -269,6 +365,9 @@ func TestLenientImportsAreThoseOfOneMachine(t *testing.T) {
 	}
 	for buckets, clicks := range map[int]string{1: s.clicks, 7: s.parts} {
 		settings.Buckets, settings.Clicks = buckets, []string{clicks}
+		if clicks == s.parts {
+			settings.Impressions = []string{s.shownParts}
+		}
 		to := shards.Location{Root: filepath.Join(t.TempDir(), "shards")}
 		got, bad, err := ImportInteractions(t.Context(), Runner{}, to, settings)
 		if err != nil {
@@ -321,7 +420,8 @@ func sameShards(t *testing.T, name string, got, want *shards.Manifest) {
 		t.Errorf("%s: extent %+v, one machine %+v", name, a, b)
 	}
 	if got.Data.Plan.Split != want.Data.Plan.Split || got.Data.Plan.Log != want.Data.Plan.Log ||
-		got.Data.Plan.Later != want.Data.Plan.Later {
+		got.Data.Plan.Later != want.Data.Plan.Later || got.Data.Plan.EveryShown != want.Data.Plan.EveryShown ||
+		a.Logged != b.Logged {
 		t.Errorf("%s: plan %+v, one machine %+v", name, got.Data.Plan, want.Data.Plan)
 	}
 }
@@ -356,6 +456,18 @@ func TestTablesThatAreRefused(t *testing.T) {
 		"dates of items": {func(s *shop, _ *InteractionSettings) {
 			s.write(t, "items.csv", "item_id,title,year\ni1,one,1999\n")
 		}, "last-links"},
+		"impressions that were all shown": {func(s *shop, o *InteractionSettings) {
+			o.Impressions = []string{s.write(t, "shown.csv", "user_id,item_id\np1,i1\n")}
+		}, "cannot tell how many were not"},
+		"a bad impression": {func(s *shop, o *InteractionSettings) {
+			o.Impressions = []string{s.write(t, "shown.csv", "user_id,item_id,seen\np1,i1,1\np1,i2,maybe\n")}
+		}, "shown.csv, line 3"},
+		"impressions nobody clicked": {func(s *shop, o *InteractionSettings) {
+			o.Clicks, o.Impressions = nil, []string{s.write(t, "shown.csv", "user_id,item_id\np1,i1\n")}
+		}, "what was clicked"},
+		"no tables": {func(s *shop, o *InteractionSettings) { o.Clicks = nil }, "no clicks to import"},
+		"a log of no kind": {func(_ *shop, o *InteractionSettings) { o.Flags = map[string]string{"log": "all"} },
+			"unknown kind of log \"all\""},
 		"no links": {func(s *shop, o *InteractionSettings) {
 			o.Flags = map[string]string{"min-count": "1000"}
 		}, "none of 200 rows is a link"},

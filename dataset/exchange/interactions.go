@@ -412,12 +412,13 @@ func (x *interactions) readClicks(ctx context.Context) error {
 		return err
 	}
 	if t.rows == 0 && x.shown == "" {
-		return noClicks(x.clicks)
+		return NoClicks(x.clicks)
 	}
 	return x.choose()
 }
 
-func noClicks(file string) error {
+// NoClicks is the error of a table of clicks that has none.
+func NoClicks(file string) error {
 	return failAt(Place{File: file}, fmt.Errorf("%w: no clicks", ErrFormat),
 		"check that the file is not empty, and that the settings name its columns")
 }
@@ -514,8 +515,7 @@ func (x *interactions) readShowings(ctx context.Context) error {
 		return nil
 	}
 	t, begun := &x.showings, false
-	q := records{x.shown, x.options, x.sink, showingRoles, []string{"user", "item"}}
-	err := x.store(ctx, q, t, func(r record) (pairRow, bool, error) {
+	err := x.store(ctx, x.showingRecords(), t, func(r record) (pairRow, bool, error) {
 		if !begun {
 			begun = true
 			t.timed, t.placed, t.surfaced, t.valued = r.has(2), r.has(3), r.has(4), r.has(5)
@@ -523,19 +523,29 @@ func (x *interactions) readShowings(ctx context.Context) error {
 				x.clicked.timed = t.timed
 			}
 		}
-		row, ok, err := x.ends(r)
-		if err != nil || !ok {
-			return row, ok, err
-		}
-		if err := x.showing(r, &row); err != nil {
-			return row, false, x.sink.Reject(r.place(), err, r.raw())
-		}
-		return row, true, nil
+		return x.showingRow(r)
 	})
 	if x.withShown = t.rows > 0; err == nil && !x.withShown {
 		x.sink.Note("%s: it has no impressions, so that nothing is known of what was shown.", x.shown)
 	}
 	return err
+}
+
+// showingRecords are the records of the impressions.
+func (x *interactions) showingRecords() records {
+	return records{x.shown, x.options, x.sink, showingRoles, []string{"user", "item"}}
+}
+
+// showingRow reads an impression; false where the record was rejected.
+func (x *interactions) showingRow(r record) (pairRow, bool, error) {
+	row, ok, err := x.ends(r)
+	if err != nil || !ok {
+		return row, ok, err
+	}
+	if err := x.showing(r, &row); err != nil {
+		return row, false, x.sink.Reject(r.place(), err, r.raw())
+	}
+	return row, true, nil
 }
 
 // showing reads what a record says of how a pair was shown, and whether it was clicked.

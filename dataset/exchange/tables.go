@@ -37,7 +37,7 @@ type Click struct {
 type ClickColumns struct {
 	Timed, Rated, Counted bool
 	Ratings               RatingScale
-	Rows                  int64
+	Rows, Bad             int64 // that are clicks, and that are none
 }
 
 // LinkRule says from which rating, or else from which count of clicks on, a pair is a link.
@@ -54,12 +54,10 @@ func (r LinkRule) Linked(c PairClicks) bool {
 	return c.count >= r.Least
 }
 
-// Rule returns which pairs of a whole table are links, given what all of its parts have.
+// Rule returns which pairs of a whole table are links, given what all of its parts have. Without a row all clicks are
+// those of impressions.
 func (c ClickColumns) Rule(file string, o Options) (rule LinkRule, err error) {
 	o.format = interactionFormat()
-	if c.Rows == 0 {
-		return rule, noClicks(file)
-	}
 	if rule.Threshold, rule.Least, err = linkRule(o); err != nil {
 		return rule, err
 	}
@@ -79,7 +77,7 @@ func interactionFormat() *Format {
 	return &f
 }
 
-// ReadClicks reads a part of a table of clicks. A part without any record is an error.
+// ReadClicks reads a part of a table of clicks, which may be empty.
 func ReadClicks(ctx context.Context, path string, o Options, each func(Click) error, bad BadRecords) (
 	ClickColumns, error) {
 	o.format = interactionFormat()
@@ -95,10 +93,31 @@ func ReadClicks(ctx context.Context, path string, o Options, each func(Click) er
 		return each(Click{Person: x.ids[0], Item: x.ids[1], Line: r.place().Line, Seconds: row.seconds,
 			Value: row.value})
 	})
-	if err == nil && rows == 0 && !sink.met {
-		err = noClicks(path)
-	}
-	return ClickColumns{Timed: x.clicked.timed, Rated: x.rated, Counted: x.counted, Ratings: x.ratings, Rows: rows}, err
+	return ClickColumns{Timed: x.clicked.timed, Rated: x.rated, Counted: x.counted, Ratings: x.ratings, Rows: rows,
+		Bad: sink.met}, err
+}
+
+// Showing is a row of a table of impressions. Strings are good until the next row.
+type Showing struct {
+	Person, Item string
+	Line         int
+	Seconds      int64 // from 1970; graph.NoTime where it is unknown
+	// Exposed says whether the item was shown, and Clicked whether the row counts as a click too.
+	Exposed, Clicked bool
+}
+
+// ReadShowings reads a part of a table of impressions, which may be empty.
+func ReadShowings(ctx context.Context, path string, o Options, each func(Showing) error, bad BadRecords) error {
+	o.format = interactionFormat()
+	x := &interactions{sink: &partSink{bad: bad}, options: o, shown: path, surfaces: newInterner()}
+	return x.showingRecords().each(ctx, func(r record) error {
+		row, ok, err := x.showingRow(r)
+		if err != nil || !ok {
+			return err
+		}
+		return each(Showing{Person: x.ids[0], Item: x.ids[1], Line: r.place().Line, Seconds: row.seconds,
+			Exposed: row.flag, Clicked: row.clicked})
+	})
 }
 
 // SideRecord is a record of a person or an item. Strings are good until the next record.
@@ -153,13 +172,13 @@ func SharedID(id string) error {
 type partSink struct {
 	interactionSink
 	bad BadRecords
-	met bool // there was one
+	met int64 // how many there were
 }
 
 func (*partSink) Note(string, ...any) {}
 
 func (s *partSink) Reject(at Place, reason error, _ []byte) error {
-	s.met = true
+	s.met++
 	return s.bad.reject(at, reason)
 }
 

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"runtime"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -33,19 +32,6 @@ type importFlags struct {
 	tables              map[string]*string // settings of interactions, by name
 }
 
-// notTables are the settings of interactions that need one machine: all that is about what was shown.
-var notTables = []string{"impressions", "impression-user", "impression-item", "impression-time", "position", "surface",
-	"probability", "clicked", "exposed", "log"}
-
-// needsOneMachine says so of a flag that unseen import has.
-func needsOneMachine(_ *cobra.Command, err error) error {
-	if name, is := strings.CutPrefix(err.Error(), "unknown flag: --"); is && slices.Contains(notTables, name) {
-		return fmt.Errorf("--%s needs one machine: make a dataset with unseen import interactions --%s, and shards of "+
-			"it with unseen-beam import", name, name)
-	}
-	return err
-}
-
 func newImport() *cobra.Command {
 	var f importFlags
 	cmd := &cobra.Command{
@@ -62,19 +48,20 @@ that unseen fit draws, so that the models are the same.
 made of titles and abstracts by --encoder, the encoder.safetensors that unseen
 encode leaves in a dataset: make one from a sample of the works first.
 
---from interactions reads tables of people and items as jobs: --clicks, --items
-and --users, each a file or a folder of files, in the order of their names. The
-shards are those of unseen import interactions and unseen-beam import, byte for
-byte, but for impressions, which need one machine. Titles and texts become
-vectors by --encoder. Without it, shards have no vectors: factors of people and
-items are learned of the ids alone by unseen-beam fit.
+--from interactions reads tables of people and items as jobs: --clicks,
+--impressions, --items and --users, each a file or a folder of files, in the
+order of their names. The shards are those of unseen import interactions and
+unseen-beam import, byte for byte. Titles and texts become vectors by --encoder.
+Without it, shards have no vectors: factors of people and items are learned of
+the ids alone by unseen-beam fit.
 
 A bad row stops the import; the error names the file and line. --lenient leaves
 such rows out, counts them and names the first ten.`,
 		Example: `  unseen-beam import papers -o shards
   unseen-beam import --from openalex works -o shards --encoder sample/encoder.safetensors --blocks 128
   unseen-beam import --from interactions --clicks clicks --items items.csv -o shards \
-    --encoder sample/encoder.safetensors`,
+    --encoder sample/encoder.safetensors
+  unseen-beam import --from interactions --clicks clicks --impressions shown --log complete -o shards`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			m, bad, err := f.run(cmd, args)
 			switch {
@@ -110,9 +97,6 @@ such rows out, counts them and names the first ten.`,
 	f.tables = map[string]*string{}
 	format, _ := exchange.Lookup("interactions")
 	for _, flag := range format.Flags {
-		if slices.Contains(notTables, flag.Name) {
-			continue
-		}
 		value := new(string)
 		f.tables[flag.Name] = value
 		flags.StringVar(value, flag.Name, flag.Default, "of interactions: "+flag.Usage)
@@ -120,7 +104,6 @@ such rows out, counts them and names the first ten.`,
 			flags.Lookup(flag.Name).NoOptDefVal = "true"
 		}
 	}
-	cmd.SetFlagErrorFunc(needsOneMachine)
 	f.add(cmd)
 	return cmd
 }
@@ -165,7 +148,8 @@ func (f *importFlags) interactions(cmd *cobra.Command, to shards.Location) (*sha
 	}
 	s := job.InteractionSettings{Flags: map[string]string{}, Encoder: f.works.Encoder, Buckets: f.works.Blocks,
 		Nodes: f.cut.Nodes, Pairs: f.cut.Pairs, Lenient: f.lenient}
-	paths := map[string]*[]string{"clicks": &s.Clicks, "items": &s.Items, "users": &s.Users}
+	paths := map[string]*[]string{"clicks": &s.Clicks, "impressions": &s.Impressions, "items": &s.Items,
+		"users": &s.Users}
 	for name, value := range f.tables {
 		switch into, is := paths[name]; {
 		case is && *value != "":
@@ -177,7 +161,8 @@ func (f *importFlags) interactions(cmd *cobra.Command, to shards.Location) (*sha
 	if len(s.Clicks) > 0 {
 		f.beside(cmd, &s)
 	}
-	s.Plan = sample.Plan{Split: sample.SplitKind(f.split), Seed: f.seed, PerLink: f.negatives}
+	s.Plan = sample.Plan{Split: sample.SplitKind(f.split), Seed: f.seed, PerLink: f.negatives,
+		EveryShown: f.everyShown}
 	var err error
 	if s.Plan.Dates, err = f.days(); err != nil {
 		return nil, nil, err
@@ -230,7 +215,8 @@ func (f *importFlags) run(cmd *cobra.Command, args []string) (*shards.Manifest, 
 		return nil, nil, errors.New("give the shards a place with -o")
 	case f.from == "interactions":
 		if len(args) > 0 {
-			return nil, nil, fmt.Errorf("the path %s; name tables by --clicks, --items and --users", args[0])
+			return nil, nil, fmt.Errorf("the path %s; name tables by --clicks, --impressions, --items and --users",
+				args[0])
 		}
 		return f.interactions(cmd, to)
 	}

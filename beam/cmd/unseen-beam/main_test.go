@@ -211,7 +211,6 @@ func TestWrongCommandLines(t *testing.T) {
 		{[]string{"evaluate", "nowhere", "nowhere", "--floor", "1"}, "--floor"},
 		{[]string{"evaluate", "nowhere", "nowhere", "--rank", "-1"}, "--rank"},
 		{[]string{"evaluate", "nowhere", "nowhere", "--certify", "101"}, "--certify"},
-		{[]string{"import", "--from", "interactions", "--impressions", "shown.csv"}, "--impressions needs one machine"},
 		{[]string{"import", "nowhere", "-o", "s", "--lenient"}, "--lenient is of interactions"},
 		{[]string{"import", "nowhere", "-o", "s", "--clicks", "c.csv"}, "--clicks is of interactions"},
 		{[]string{"import", "--absurd"}, "--absurd"},
