@@ -154,7 +154,7 @@ func nodesOf(g *graph.Graph, split *graph.Split, before *graph.Order) model.Node
 	n.Popularity, n.Age = model.LogInDegree(g.Len(), targets), model.Ages(g)
 	if g.TwoSided() {
 		trained = ofTraining(trained, split)
-		available, err := trained.Availability(activitySlack)
+		available, err := trained.Availability(ActivitySlack)
 		if err != nil { // there are no times
 			available = nil
 		}
@@ -198,12 +198,12 @@ func (p *Prepared) universeWithout(left []bool) graph.Universe {
 	return u
 }
 
-// activitySlack is how long after their last link people are taken to have been there.
-const activitySlack = time.Hour
+// ActivitySlack is how long after their last link people are taken to have been there.
+const ActivitySlack = time.Hour
 
 // available orders targets by when they were there and sources by when they were last active, by training links alone.
 func (p *Prepared) available() (*graph.Order, error) {
-	return ofTraining(p.LinkGraph(graph.Train), p.Split).Availability(activitySlack)
+	return ofTraining(p.LinkGraph(graph.Train), p.Split).Availability(ActivitySlack)
 }
 
 // LinkGraph returns a graph of the same nodes in which the linked pairs of Universe(subset) are the

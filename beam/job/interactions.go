@@ -47,16 +47,19 @@ type tablePlan struct {
 	Files    [4][]string         `json:"files"` // of people, items, clicks and impressions
 	Columns  exchange.ClickColumns
 	Rule     exchange.LinkRule `json:"rule"`
-	Showings int64             `json:"showings"`        // rows of impressions
-	Prefix   string            `json:"prefix"`          // of people's ids
-	People   int               `json:"people"`          // nodes that come first
-	Nodes    int               `json:"nodes"`           // people and items
-	Buckets  []int             `json:"buckets"`         // those that have ids
-	Chunks   []chunkStart      `json:"chunks"`          // by Chunk
-	Before   []int64           `json:"before"`          // of each block, links of the blocks before
-	Aged     *agedNodes        `json:"aged,omitempty"`  // nil where no node has a time
-	Draw     *drawPlan         `json:"draw,omitempty"`  // of pairs
-	Names    map[string]uint16 `json:"names,omitempty"` // of fields
+	Showings int64             `json:"showings"`       // rows of impressions
+	Prefix   string            `json:"prefix"`         // of people's ids
+	People   int               `json:"people"`         // nodes that come first
+	Nodes    int               `json:"nodes"`          // people and items
+	Buckets  []int             `json:"buckets"`        // those that have ids
+	Chunks   []chunkStart      `json:"chunks"`         // by Chunk
+	Before   []int64           `json:"before"`         // of each block, links of the blocks before
+	Aged     *agedNodes        `json:"aged,omitempty"` // nil where no node has a time
+	Draw     *drawPlan         `json:"draw,omitempty"` // of pairs
+	// Starts are, where pairs are left out whose item came later, of each block of people how many others come before
+	// it, and how many there are.
+	Starts []int64           `json:"starts,omitempty"`
+	Names  map[string]uint16 `json:"names,omitempty"` // of fields
 
 	bad badRows // that were left out, on the driver
 }
@@ -130,6 +133,9 @@ func ImportInteractions(ctx context.Context, runner Runner, to shards.Location, 
 	}
 	for b := range m.Blocks {
 		made.Remove(ctx, blockName(b))
+		if s.Plan = tables.Settings.Plan; s.Plan.Available {
+			made.Remove(ctx, thereName(b), orderName)
+		}
 	}
 	return m, tables.bad.public(), m.Publish(ctx, made, to)
 }
@@ -177,7 +183,7 @@ func (s InteractionSettings) withDefaults() (InteractionSettings, error) {
 var (
 	taskStages = map[string]func(*plan, context.Context, *task, func(int, []byte)) error{
 		"read": (*plan).readTable, "positions": (*plan).positions, "persons": (*plan).persons,
-		"split": (*plan).split, "count": (*plan).countDrawn, "draw": (*plan).draw,
+		"split": (*plan).split, "count": (*plan).countDrawn, "draw": (*plan).draw, "reach": (*plan).reach,
 	}
 	groupStages = map[string]func(*plan, context.Context, int, func(*[]byte) bool, func(int, []byte)) error{
 		"gather": (*plan).gatherIDs, "ranks": (*plan).ranks, "numbers": (*plan).numbers, "items": (*plan).items,
@@ -402,12 +408,8 @@ func (t *tablePlan) choosePlan(m *shards.Manifest, timed, dated bool) error {
 			"column of the impressions says what was clicked", shards.ErrContent, t.Columns.Rows+t.Showings)
 	case t.People == t.Nodes:
 		return fmt.Errorf("%w: there are no items", shards.ErrContent)
-	case plan.Split == "" && timed && dated:
-		return fmt.Errorf("%w: people or items have times, by which pairs are left out whose item came later; that is "+
-			"not done over shards: give the split %s, which does without, or make a dataset with unseen import",
-			shards.ErrSetting, sample.LastLinks)
 	case plan.Split == "" && timed:
-		plan.Split = sample.LastLinks
+		plan.Split, plan.Available = sample.LastLinks, dated
 	case plan.Split == "":
 		plan.Split = sample.RandomLinks
 	case !timed && (plan.Split == sample.LastLinks || plan.Split == sample.LinksByDate):

@@ -4,9 +4,9 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"math"
 	"math/rand/v2"
 	"slices"
+	"sort"
 
 	"unseen/beam/shards"
 	"unseen/fit"
@@ -52,10 +52,17 @@ type linkTable struct {
 	Parts  [3]int64 // links by subset
 }
 
-// linkedTargets says how many training links lead to targets of a block.
+// linkedTargets says how many training links lead to targets of a block, and when the first of them was.
 type linkedTargets struct {
 	Target, Count []int32
+	First         []int64    // graph.NoTime where it is not known
 	Links         *linkTable // of the block itself
+}
+
+// linkedTarget is one of them.
+type linkedTarget struct {
+	count int32
+	first int64
 }
 
 // split writes the links of a block's people, and sends to other blocks how many of training lead to their items.
@@ -65,16 +72,20 @@ func (p *plan) split(ctx context.Context, t *task, emit func(int, []byte)) error
 		return err
 	}
 	own := linkTable{Block: t.Source}
-	links, counts := &graph.Pairs{}, make([]map[int32]int32, len(p.Layout.Blocks))
+	links, counts := &graph.Pairs{}, make([]map[int32]linkedTarget, len(p.Layout.Blocks))
 	for k, subset := range p.subsetsOf(t.Source, &kept) {
 		own.Parts[subset]++
 		l := graph.Link{Source: kept.Source[k], Target: kept.Target[k]}
 		addPair(links, l, true, 1, 1)
 		if b := p.Layout.Block(l.Target); subset == graph.Train {
 			if counts[b] == nil {
-				counts[b] = map[int32]int32{}
+				counts[b] = map[int32]linkedTarget{}
 			}
-			counts[b][l.Target]++
+			of, known := counts[b][l.Target]
+			if !known {
+				of.first = graph.NoTime
+			}
+			counts[b][l.Target] = linkedTarget{of.count + 1, earlier(of.first, kept.Seconds[k])}
 		}
 	}
 	var err error
@@ -83,8 +94,9 @@ func (p *plan) split(ctx context.Context, t *task, emit func(int, []byte)) error
 	}
 	for b, of := range counts {
 		var out linkedTargets
-		for target, n := range of {
-			out.Target, out.Count = append(out.Target, target), append(out.Count, n)
+		for target, l := range of {
+			out.Target, out.Count = append(out.Target, target), append(out.Count, l.count)
+			out.First = append(out.First, l.first)
 		}
 		if b == t.Source {
 			out.Links = &own
@@ -128,7 +140,7 @@ func (p *plan) nodeTable(ctx context.Context, block int, batches func(*[]byte) b
 	}
 	var out *linkTable
 	var targets []int32
-	first := int32(p.Layout.Blocks[block].First)
+	first, there := int32(p.Layout.Blocks[block].First), slices.Clone(kept.Times)
 	var b []byte
 	for batches(&b) {
 		var some linkedTargets
@@ -142,10 +154,19 @@ func (p *plan) nodeTable(ctx context.Context, block int, batches func(*[]byte) b
 			for range some.Count[k] {
 				targets = append(targets, target-first)
 			}
+			// Who was linked to was there.
+			if at := target - first; kept.Times[at] != graph.NoTime {
+				there[at] = earlier(there[at], some.First[k])
+			}
 		}
 	}
 	if out == nil {
 		return fmt.Errorf("%w: block %d did not hear of itself", ErrJob, block)
+	}
+	if p.Tables.Settings.Plan.Available {
+		if err := p.keep(ctx, thereName(block), there); err != nil {
+			return err
+		}
 	}
 	table := shards.NodeTable{IDs: kept.IDs, Fields: make([]uint16, len(kept.IDs)),
 		Popularity: model.LogInDegree(len(kept.IDs), targets)}
@@ -175,6 +196,7 @@ func (p *plan) nodeTable(ctx context.Context, block int, batches func(*[]byte) b
 type drawPlan struct {
 	Links  [3]int64     `json:"links"` // of all subsets
 	Subset graph.Subset `json:"subset"`
+	All    int64        `json:"all"`   // pairs
 	Free   int64        `json:"free"`  // pairs that are not links
 	Want   int64        `json:"want"`  // of these, to be drawn
 	Dense  bool         `json:"dense"` // by going through all pairs
@@ -194,7 +216,11 @@ func (d *drawPlan) rate() float64 {
 // drawPairs draws the pairs of training and test.
 func (p *plan) drawPairs(ctx context.Context, runner Runner, m *shards.Manifest) error {
 	t, d := p.Tables, p.Tables.Draw
-	all := int64(t.People) * int64(t.Nodes-t.People)
+	if t.Settings.Plan.Available {
+		if err := p.orderItems(ctx, runner, m); err != nil {
+			return err
+		}
+	}
 	for _, of := range []struct {
 		graph.Subset
 		into *[]shards.Shard
@@ -203,18 +229,21 @@ func (p *plan) drawPairs(ctx context.Context, runner Runner, m *shards.Manifest)
 			break
 		}
 		d.Subset, d.Draws = of.Subset, 0
-		d.Free = all - d.Links[of.Subset]
+		if d.All = int64(t.People) * int64(t.Nodes-t.People); t.limited() {
+			d.All = t.Starts[len(t.Starts)-1]
+		}
+		d.Free = d.All - d.Links[of.Subset]
 		if of.Subset == graph.Test {
 			d.Free -= d.Links[graph.Train] + d.Links[graph.Validation]
 		}
 		d.Want = min(int64(t.Settings.Plan.PerLink)*d.Links[of.Subset], d.Free)
-		drawn, err := p.drawSubset(ctx, runner, m, all)
+		drawn, err := p.drawSubset(ctx, runner, m)
 		if err != nil {
 			return err
 		}
 		var squares float64
 		var weight risk.Sum
-		all := fit.Extent{}
+		var all fit.Extent
 		for _, one := range drawn {
 			*of.into = append(*of.into, one.Shards...)
 			squares, all.Pairs, all.Logged = squares+one.Squares, all.Pairs+one.Pairs, all.Logged || one.Logged
@@ -248,7 +277,7 @@ type drawnBlock struct {
 // drawSubset draws the pairs of one subset: where they are few among many, by random numbers of which those that name
 // a link, or a pair again, are left out, until there are enough; else by going through all pairs, which one worker
 // does, once to count them.
-func (p *plan) drawSubset(ctx context.Context, runner Runner, m *shards.Manifest, all int64) ([]drawnBlock, error) {
+func (p *plan) drawSubset(ctx context.Context, runner Runner, m *shards.Manifest) ([]drawnBlock, error) {
 	d := p.Tables.Draw
 	job := func(name string, tasks []task) ([]drawnBlock, error) {
 		found, err := collect[drawnBlock](ctx, runner, name, p, tasks, &taskFn{name})
@@ -256,7 +285,7 @@ func (p *plan) drawSubset(ctx context.Context, runner Runner, m *shards.Manifest
 		return found, err
 	}
 	tasks := p.sourceTasks(m)
-	if d.Dense = all <= 4*d.Want || d.Free <= all/2; d.Dense { // as package graph has it
+	if d.Dense = d.All <= 4*d.Want || d.Free <= d.All/2; d.Dense { // as package graph has it
 		tasks = []task{{}}
 	}
 	for missing := d.Want; ; {
@@ -277,11 +306,14 @@ func (p *plan) drawSubset(ctx context.Context, runner Runner, m *shards.Manifest
 	}
 }
 
-// drawing is the pairs of a block's people, by number: source × targets + target.
+// drawing is the pairs of a block's people, by number: one person's after another's, each with all items, or with those
+// that were there.
 type drawing struct {
 	*tablePlan
 	linked, outside []uint64 // ascending: links of the subset, and of earlier ones
-	first, end      uint64   // of the block
+	person          int      // the first
+	starts          []uint64 // of each person, and the end
+	order           *itemOrder
 
 	log   sample.ExposureLog // of its people
 	known map[graph.Link]knownPair
@@ -299,12 +331,25 @@ func (p *plan) drawing(ctx context.Context, block int) (*drawing, error) {
 	if err := p.recall(ctx, blockName(block), &kept); err != nil {
 		return nil, err
 	}
-	t := p.Tables
-	b, items := p.Layout.Blocks[block], uint64(t.Nodes-t.People)
-	d := &drawing{tablePlan: t, first: uint64(b.First) * items, end: uint64(min(b.First+b.Nodes, t.People)) * items}
-	subsets := p.subsetsOf(block, &kept)
+	t, b := p.Tables, p.Layout.Blocks[block]
+	d, subsets := &drawing{tablePlan: t, person: b.First}, p.subsetsOf(block, &kept)
+	items, people := uint64(t.Nodes-t.People), min(b.Nodes, t.People-b.First)
+	if t.limited() {
+		d.order = &itemOrder{}
+		if err := p.recall(ctx, orderName, d.order); err != nil {
+			return nil, err
+		}
+		d.starts = []uint64{uint64(t.Starts[block])}
+		for k, n := range d.order.reached(kept.lastSeen(subsets, b.First, people)) {
+			d.starts = append(d.starts, d.starts[k]+uint64(n))
+		}
+	} else {
+		for k := range people + 1 {
+			d.starts = append(d.starts, uint64(b.First+k)*items)
+		}
+	}
 	for k, subset := range subsets {
-		number := uint64(kept.Source[k])*items + uint64(int(kept.Target[k])-t.People)
+		number := d.number(kept.Source[k], kept.Target[k])
 		switch {
 		case subset == t.Draw.Subset:
 			d.linked = append(d.linked, number)
@@ -312,10 +357,31 @@ func (p *plan) drawing(ctx context.Context, block int) (*drawing, error) {
 			d.outside = append(d.outside, number)
 		}
 	}
+	slices.Sort(d.linked)
+	slices.Sort(d.outside)
 	if plan := t.Settings.Plan; plan.Log != sample.Ignored && (t.Draw.Subset == graph.Train || !plan.Log.Offers()) {
 		d.readLog(&kept, subsets)
 	}
 	return d, nil
+}
+
+// number is that of a pair.
+func (d *drawing) number(i, j int32) uint64 {
+	at := int(j) - d.People
+	if d.order != nil {
+		at = int(d.order.Place[at])
+	}
+	return d.starts[int(i)-d.person] + uint64(at)
+}
+
+// pair is that of a number.
+func (d *drawing) pair(number uint64) graph.Link {
+	k := sort.Search(len(d.starts)-1, func(k int) bool { return d.starts[k+1] > number })
+	at := int(number - d.starts[k])
+	if d.order != nil {
+		at = int(d.order.Item[at])
+	}
+	return graph.Link{Source: int32(d.person + k), Target: int32(d.People + at)}
 }
 
 // readLog takes what is known of exposures from a block with its links' subsets.
@@ -342,29 +408,41 @@ func (d *drawing) readLog(kept *nodeBlock, subsets []graph.Subset) {
 
 // evidence returns the links of the subset and the drawn pairs, with what the log says.
 func (d *drawing) evidence(found []uint64) sample.Evidence {
-	items, rate := uint64(d.Nodes-d.People), d.Draw.rate()
+	rate := d.Draw.rate()
+	linked, free := d.pairs(d.linked), d.pairs(found)
 	pairs := &graph.Pairs{}
-	linked := d.linked
-	for len(found) > 0 || len(linked) > 0 {
-		x, is, weight := uint64(math.MaxUint64), false, 1/rate
-		if len(found) > 0 {
-			x = found[0]
-		}
-		if len(linked) > 0 && linked[0] < x {
-			x, is, weight = linked[0], true, 1
+	for len(free) > 0 || len(linked) > 0 {
+		if len(free) == 0 || len(linked) > 0 && byPair(linked[0], free[0]) < 0 {
+			addPair(pairs, linked[0], true, 1, rate)
 			linked = linked[1:]
-		} else {
-			found = found[1:]
+			continue
 		}
-		addPair(pairs, graph.Link{Source: int32(x / items), Target: int32(d.People + int(x%items))}, is, weight, rate)
+		addPair(pairs, free[0], false, 1/rate, rate)
+		free = free[1:]
 	}
 	if len(d.log.Source) == 0 {
 		return sample.Evidence{Pairs: pairs}
 	}
 	of := func(i, j int32) knownPair { return d.known[graph.Link{Source: i, Target: j}] }
-	return d.Settings.Plan.Join(pairs, sample.LogPart{Log: &d.log, Rate: rate,
+	part := sample.LogPart{Log: &d.log, Rate: rate,
 		Belongs: func(i, j int32) bool { return of(i, j).subset == d.Draw.Subset },
-		Trained: func(i, j int32) bool { return of(i, j).linked }})
+		Trained: func(i, j int32) bool { return of(i, j).linked }}
+	if d.order != nil {
+		part.There = func(i, j int32) bool { return d.number(i, j) < d.starts[int(i)-d.person+1] }
+	}
+	return d.Settings.Plan.Join(pairs, part)
+}
+
+// pairs are those of numbers, by source and then by target.
+func (d *drawing) pairs(numbers []uint64) []graph.Link {
+	out := make([]graph.Link, len(numbers))
+	for k, x := range numbers {
+		out[k] = d.pair(x)
+	}
+	if d.order != nil {
+		slices.SortFunc(out, byPair)
+	}
+	return out
 }
 
 // random returns the numbers of a subset, as package sample has them.
@@ -374,13 +452,13 @@ func (t *tablePlan) random() *rand.Rand {
 
 // drawn returns those of the plan's random numbers that name free pairs of the block, each once, ascending.
 func (d *drawing) drawn(ctx context.Context) ([]uint64, error) {
-	random, all := d.random(), uint64(d.People)*uint64(d.Nodes-d.People)
+	random, all, first, end := d.random(), uint64(d.Draw.All), d.starts[0], d.starts[len(d.starts)-1]
 	var found []uint64
 	for k := range d.Draw.Draws {
 		if k%(1<<20) == 0 && ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		if x := random.Uint64N(all); x >= d.first && x < d.end {
+		if x := random.Uint64N(all); x >= first && x < end {
 			found = append(found, x)
 		}
 	}
@@ -430,7 +508,7 @@ func (p *plan) eachSelected(ctx context.Context, do func(block int, d *drawing, 
 		}
 		var found []uint64
 		linked, outside := d.linked, d.outside
-		for x := d.first; x < d.end && want > 0; x++ {
+		for x := d.starts[0]; x < d.starts[len(d.starts)-1] && want > 0; x++ {
 			if x%(1<<20) == 0 && ctx.Err() != nil {
 				return ctx.Err()
 			}

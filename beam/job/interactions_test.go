@@ -126,6 +126,23 @@ func newShop(t testing.TB, people, items, rows int, header string, value func(*r
 	return s
 }
 
+// date gives most items a time within those of the clicks: at one, an hour later to the second, or a second after that.
+// There are neither titles nor texts then.
+func (s *shop) date(t testing.TB) *shop {
+	t.Helper()
+	rng := rand.New(rand.NewPCG(3, 4))
+	goods := "item_id,category,added\n"
+	for j := range 60 {
+		at := fmt.Sprint(1_600_000_000 + 86_400*(rng.IntN(1400)-200) + []int{0, 3600, 3601}[j%3])
+		if j%7 == 2 {
+			at = ""
+		}
+		goods += fmt.Sprintf("i%d,kind %d,%s\n", j, j%4, at)
+	}
+	s.items, s.users, s.encoder = s.write(t, "goods.csv", goods), "", ""
+	return s
+}
+
 func (s *shop) settings(blocks int) InteractionSettings {
 	o := InteractionSettings{Clicks: []string{s.parts}, Flags: s.flags, Encoder: s.encoder, Buckets: blocks, Nodes: 37,
 		Pairs: 150, Plan: sample.Plan{Seed: 5}}
@@ -196,7 +213,8 @@ func writeEncoded(t testing.TB, folder, path string) {
 // the same files, byte for byte, whatever the number of buckets and of parts of a table.
 func TestInteractionsAreThoseOfOneMachine(t *testing.T) {
 	stars := func(rng *rand.Rand) string { return fmt.Sprint(1 + rng.IntN(5)) }
-	timed := newShop(t, 160, 90, 1300, "user_id,item_id,timestamp", nil)
+	const header = "user_id,item_id,timestamp"
+	timed := newShop(t, 160, 90, 1300, header, nil)
 	rated := newShop(t, 60, 40, 900, "user_id,item_id,timestamp,rating", stars)
 	counted := newShop(t, 90, 70, 1200, "user_id,item_id,timestamp,plays",
 		func(rng *rand.Rand) string { return []string{"", "1", "2", ".5"}[rng.IntN(4)] })
@@ -225,6 +243,7 @@ func TestInteractionsAreThoseOfOneMachine(t *testing.T) {
 	fields := newShop(t, 70, 50, 600, "user_id,item_id,timestamp", nil)
 	fields.items = fields.write(t, "goods.csv", "item_id,category,year\ni3,toys,1999\nx9,tools,2004\ni7,toys,\n")
 	fields.users, fields.encoder = "", ""
+	dated, datedFew := newShop(t, 160, 90, 1300, header, nil).date(t), newShop(t, 40, 30, 210, header, nil).date(t)
 	dates := &[2]sample.Day{}
 	for k, days := range []int64{600, 800} {
 		dates[k] = sample.Day{Time: time.Unix(1_600_000_000+days*86_400, 0).UTC()}
@@ -242,6 +261,8 @@ func TestInteractionsAreThoseOfOneMachine(t *testing.T) {
 		"same":   {same, sample.Plan{}},
 		"ids":    {ids, sample.Plan{}},
 		"fields": {fields, sample.Plan{Split: sample.LastLinks}},
+		"came":   {dated, sample.Plan{}},
+		"few":    {datedFew, sample.Plan{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			settings := c.settings(1)
@@ -294,18 +315,20 @@ func TestImpressionsAreThoseOfOneMachine(t *testing.T) {
 		*shop
 		plan sample.Plan
 	}{
-		"sampled":       {of(some().show(t, 70, 50, 500, "seen", either), ""), sample.Plan{}},
-		"sample, dates": {of(some().show(t, 70, 50, 500, "seen", either), "sample"), sample.Plan{Split: sample.RandomLinks}},
-		"complete":      {of(some().show(t, 70, 50, 500, "position", either), "complete"), sample.Plan{}},
-		"every shown":   {of(some().show(t, 70, 50, 500, "position", either), "complete"), every},
-		"offered":       {of(some().show(t, 70, 50, 500, "seen", either), "offered"), every},
-		"drawn":         {of(some().show(t, 70, 50, 500, "seen", either), "drawn"), sample.Plan{Split: sample.Whole}},
-		"ignored":       {of(some().show(t, 70, 50, 500, "seen", either), "ignored"), sample.Plan{}},
-		"alone":         {alone, sample.Plan{}},
-		"untimed":       {untimed, sample.Plan{}},
-		"dense":         {of(dense, "complete"), sample.Plan{Split: sample.Whole, EveryShown: true}},
-		"rated":         {newShop(t, 60, 40, 900, header+",rating", stars).show(t, 60, 40, 300, "seen", either), every},
-		"only rated":    {of(newShop(t, 60, 40, 900, header+",rating", stars), "complete"), every},
+		"sampled":        {of(some().show(t, 70, 50, 500, "seen", either), ""), sample.Plan{}},
+		"sample, dates":  {of(some().show(t, 70, 50, 500, "seen", either), "sample"), sample.Plan{Split: sample.RandomLinks}},
+		"sampled, came":  {of(some().show(t, 70, 50, 500, "seen", either).date(t), ""), sample.Plan{}},
+		"complete, came": {of(some().show(t, 70, 50, 500, "seen", either).date(t), "complete"), every},
+		"complete":       {of(some().show(t, 70, 50, 500, "position", either), "complete"), sample.Plan{}},
+		"every shown":    {of(some().show(t, 70, 50, 500, "position", either), "complete"), every},
+		"offered":        {of(some().show(t, 70, 50, 500, "seen", either), "offered"), every},
+		"drawn":          {of(some().show(t, 70, 50, 500, "seen", either), "drawn"), sample.Plan{Split: sample.Whole}},
+		"ignored":        {of(some().show(t, 70, 50, 500, "seen", either), "ignored"), sample.Plan{}},
+		"alone":          {alone, sample.Plan{}},
+		"untimed":        {untimed, sample.Plan{}},
+		"dense":          {of(dense, "complete"), sample.Plan{Split: sample.Whole, EveryShown: true}},
+		"rated":          {newShop(t, 60, 40, 900, header+",rating", stars).show(t, 60, 40, 300, "seen", either), every},
+		"only rated":     {of(newShop(t, 60, 40, 900, header+",rating", stars), "complete"), every},
 	} {
 		t.Run(name, func(t *testing.T) {
 			settings := c.settings(5)
@@ -420,7 +443,7 @@ func sameShards(t *testing.T, name string, got, want *shards.Manifest) {
 		t.Errorf("%s: extent %+v, one machine %+v", name, a, b)
 	}
 	if got.Data.Plan.Split != want.Data.Plan.Split || got.Data.Plan.Log != want.Data.Plan.Log ||
-		got.Data.Plan.Later != want.Data.Plan.Later || got.Data.Plan.EveryShown != want.Data.Plan.EveryShown ||
+		got.Data.Plan.Later != want.Data.Plan.Later || got.Data.Plan.Available != want.Data.Plan.Available || got.Data.Plan.EveryShown != want.Data.Plan.EveryShown ||
 		a.Logged != b.Logged {
 		t.Errorf("%s: plan %+v, one machine %+v", name, got.Data.Plan, want.Data.Plan)
 	}
@@ -453,9 +476,6 @@ func TestTablesThatAreRefused(t *testing.T) {
 		"ratings that say nothing": {func(s *shop, o *InteractionSettings) {
 			o.Clicks = []string{s.write(t, "few.csv", "user_id,item_id,rating\na,x,70\nb,y,12\n")}
 		}, "set threshold"},
-		"dates of items": {func(s *shop, _ *InteractionSettings) {
-			s.write(t, "items.csv", "item_id,title,year\ni1,one,1999\n")
-		}, "last-links"},
 		"impressions that were all shown": {func(s *shop, o *InteractionSettings) {
 			o.Impressions = []string{s.write(t, "shown.csv", "user_id,item_id\np1,i1\n")}
 		}, "cannot tell how many were not"},
