@@ -295,14 +295,9 @@ func filesUnder(ctx context.Context, paths []string, kind string, is func(name s
 			}
 			continue
 		}
-		system, err := filesystem.New(ctx, path)
+		found, err := filesAt(ctx, path, is)
 		if err != nil {
 			return nil, err
-		}
-		found, err := system.List(ctx, path)
-		system.Close()
-		if err != nil {
-			return nil, fmt.Errorf("%w: %s: %w", shards.ErrMissing, path, err)
 		}
 		files = append(files, found...)
 	}

@@ -24,8 +24,8 @@ func init() {
 
 // InteractionSettings say how tables of people and items become shards.
 type InteractionSettings struct {
-	// Clicks, Impressions, Items and Users are files or folders that all machines see. Without clicks, they are those
-	// of the impressions.
+	// Clicks, Impressions, Items and Users are files or folders that all machines see, or addresses of these. Without
+	// clicks, they are those of the impressions.
 	Clicks, Impressions, Items, Users []string
 	// Flags are those of the format interactions: the names of columns, the threshold of ratings and so on.
 	Flags map[string]string
@@ -170,11 +170,6 @@ func (s InteractionSettings) withDefaults() (InteractionSettings, error) {
 	case s.Buckets < 1 || s.Nodes < 1 || s.Nodes > shards.MostInBlock || s.Pairs < 1 || s.Plan.PerLink < 1:
 		return fail("%d buckets, %d nodes a block, %d pairs a shard, %d unlinked pairs per link; give positive "+
 			"numbers, and at most %d nodes", s.Buckets, s.Nodes, s.Pairs, s.Plan.PerLink, shards.MostInBlock)
-	}
-	for _, path := range slices.Concat(s.Clicks, s.Impressions, s.Items, s.Users) {
-		if !(shards.Location{Root: path}).Local() {
-			return fail("%s is an address, and tables are read from folders; copy it where all machines see it", path)
-		}
 	}
 	return s, nil
 }

@@ -161,7 +161,7 @@ func (p *plan) readTable(ctx context.Context, t *task, emit func(int, []byte)) e
 	n := p.Tables.Settings.Buckets
 	d := &tableDealer{tablePlan: p.Tables, rows: make([]tableRows, n), size: make([]int, n),
 		named: make([]map[string]bool, n), emit: emit}
-	options := exchange.Options{Flags: p.Tables.Settings.Flags}
+	options := exchange.Options{Flags: p.Tables.Settings.Flags, Open: spool(ctx, t.Path)}
 	bad := d.badRecords(&d.bad, t.Source, t.First)
 	out := gathered{Bucket: -1, File: t.First}
 	var err error

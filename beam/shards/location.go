@@ -63,28 +63,43 @@ const (
 	firstPause = 50 * time.Millisecond
 )
 
-// read opens a file and reads it, from its beginning again where a connection is lost. What opens it tries again by
-// itself.
+// read reads a file as readFile does.
 func (s Location) read(ctx context.Context, name string, read func(io.Reader) error) error {
-	files, err := filesystem.New(ctx, s.Root)
+	err := readFile(ctx, s.Path(name), s.Path(name), read)
+	if errors.Is(err, ErrUnread) {
+		return fmt.Errorf("%w, and if that fails too make the shards again", err)
+	}
+	return err
+}
+
+// readFile opens a file and reads it, from its beginning again where a connection is lost. What opens it tries again by
+// itself. Errors give the file a name.
+func readFile(ctx context.Context, path, name string, read func(io.Reader) error) error {
+	files, err := filesystem.New(ctx, path)
 	if err != nil {
 		return err
 	}
 	defer files.Close()
+	return retry(ctx, func() (again bool, err error) {
+		r, err := files.OpenRead(ctx, path)
+		if err != nil {
+			return false, missing(name, err)
+		}
+		defer r.Close()
+		if err := read(r); err != nil {
+			return !(Location{path}).Local(), fmt.Errorf("%w: %s: %w; try again", ErrUnread, name, err)
+		}
+		return false, nil
+	})
+}
+
+// retry does something until it succeeds, says not to do it again, or has failed too often.
+func retry(ctx context.Context, do func() (again bool, err error)) error {
 	pause := firstPause
 	for reads := 1; ; reads++ {
-		r, err := files.OpenRead(ctx, s.Path(name))
-		if err != nil {
-			return s.missing(name, err)
-		}
-		err = read(r)
-		r.Close()
-		if err == nil {
-			return nil
-		}
-		if s.Local() || reads == mostReads {
-			return fmt.Errorf("%w: %s: %w; try again, and if that fails too make the shards again", ErrUnread,
-				s.Path(name), err)
+		again, err := do()
+		if err == nil || !again || reads == mostReads {
+			return err
 		}
 		select {
 		case <-ctx.Done():
@@ -95,11 +110,11 @@ func (s Location) read(ctx context.Context, name string, read func(io.Reader) er
 	}
 }
 
-func (s Location) missing(name string, err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
+func missing(name string, err error) error {
+	if errors.Is(err, fs.ErrNotExist) || strings.Contains(err.Error(), "NoSuchKey") { // of S3, Beam keeps the words
 		err = fs.ErrNotExist
 	}
-	return fmt.Errorf("%w: %s: %w", ErrMissing, s.Path(name), err)
+	return fmt.Errorf("%w: %s: %w", ErrMissing, name, err)
 }
 
 // Read reads a whole file and checks that it is the one that is meant.
@@ -269,14 +284,14 @@ func (s Location) Vectors(ctx context.Context, f FileSum) (*graph.Vectors, error
 	if s.Local() {
 		info, err := os.Stat(path)
 		if err != nil {
-			return nil, s.missing(f.Name, err)
+			return nil, missing(path, err)
 		}
 		var sum []byte
 		known := fmt.Sprint(path, info.Size(), info.ModTime().UnixNano(), f.SHA256)
 		if _, seen := summed.Load(known); !seen && info.Size() == f.Bytes && f.Bytes <= mostSummed {
 			content, err := os.ReadFile(path)
 			if err != nil {
-				return nil, s.missing(f.Name, err)
+				return nil, missing(path, err)
 			}
 			have := sha256.Sum256(content)
 			sum = have[:]

@@ -52,6 +52,9 @@ type Options struct {
 	Provenance dataset.Provenance
 	Limits     Limits
 	Progress   progress.Func // called from the caller's goroutine; may be nil
+	// Open opens a table that is in no folder of this machine. Errors and bad records name it by its path all the same,
+	// and the path's extension says its format. Its errors are returned as they are. Nil opens files of this machine.
+	Open func(path string) (InputFile, error)
 
 	format *Format // for the defaults of its flags
 	size   int64   // bytes of all files at Paths

@@ -23,7 +23,7 @@ import (
 type Input struct {
 	path     string
 	ctx      context.Context
-	file     *os.File
+	file     InputFile
 	packed   countingReader // what comes from the file
 	content  io.Reader
 	size     int64
@@ -45,9 +45,16 @@ func (c *countingReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// InputFile is an open file.
+type InputFile interface {
+	io.ReadCloser
+	io.ReaderAt
+	Stat() (fs.FileInfo, error)
+}
+
 // OpenInput opens a file. A folder, a device or a pipe is refused.
 func OpenInput(ctx context.Context, path string, o Options) (*Input, error) {
-	file, size, err := openFile(path)
+	file, size, err := openFile(path, o)
 	if err != nil {
 		return nil, err
 	}
@@ -60,27 +67,48 @@ func OpenInput(ctx context.Context, path string, o Options) (*Input, error) {
 	return s, nil
 }
 
-// openFile opens a regular file and returns its size.
-func openFile(path string) (file *os.File, size int64, err error) {
+// openFile opens a file and returns its size.
+func openFile(path string, o Options) (file InputFile, size int64, err error) {
+	at := Place{File: path}
+	switch {
+	case slices.Contains([]string{".xlsx", ".xls", ".ods"}, strings.ToLower(filepath.Ext(path))):
+		return nil, 0, failAt(at, fmt.Errorf("%w: it is a spreadsheet", ErrUsage), "save it as CSV, in UTF-8")
+	case o.Open != nil:
+		file, err = o.Open(path)
+	default:
+		file, err = openRegular(path)
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	info, err := file.Stat()
+	if err != nil {
+		file.Close()
+		return nil, 0, &Error{at, atomicfile.WithoutPath(err)}
+	}
+	return file, info.Size(), nil
+}
+
+// openRegular opens a regular file of this machine.
+func openRegular(path string) (InputFile, error) {
 	at := Place{File: path}
 	// Checked before it is opened, since opening a pipe waits for its writer.
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, 0, failAt(at, fs.ErrNotExist, "name an existing file")
+		return nil, failAt(at, fs.ErrNotExist, "name an existing file")
 	case err != nil:
-		return nil, 0, failAt(at, atomicfile.WithoutPath(err), "name a readable file")
+		return nil, failAt(at, atomicfile.WithoutPath(err), "name a readable file")
 	case info.IsDir():
-		return nil, 0, failAt(at, fmt.Errorf("%w: it is a folder", ErrUsage), "name a file in it")
-	case slices.Contains([]string{".xlsx", ".xls", ".ods"}, strings.ToLower(filepath.Ext(path))):
-		return nil, 0, failAt(at, fmt.Errorf("%w: it is a spreadsheet", ErrUsage), "save it as CSV, in UTF-8")
+		return nil, failAt(at, fmt.Errorf("%w: it is a folder", ErrUsage), "name a file in it")
 	case !info.Mode().IsRegular():
-		return nil, 0, failAt(at, fmt.Errorf("%w: not a regular file", ErrUsage), "copy its content to a file")
+		return nil, failAt(at, fmt.Errorf("%w: not a regular file", ErrUsage), "copy its content to a file")
 	}
-	if file, err = os.Open(path); err != nil {
-		return nil, 0, failAt(at, atomicfile.WithoutPath(err), "check its permissions")
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, failAt(at, atomicfile.WithoutPath(err), "check its permissions")
 	}
-	return file, info.Size(), nil
+	return file, nil
 }
 
 // newInput reads from any reader, of size bytes.

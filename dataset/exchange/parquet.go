@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -42,7 +41,7 @@ func importParquet(ctx context.Context, o Options, s Sink) error {
 		return err
 	}
 	if in.single != "" {
-		t, err := openParquet(in.single)
+		t, err := openParquet(in.single, o)
 		if err != nil {
 			return err
 		}
@@ -148,12 +147,12 @@ const parquetHint = "the file is damaged or not Parquet; write it again, in pand
 // parquetFile is an open Parquet file and the names of its columns.
 type parquetFile struct {
 	*parquet.File
-	file   *os.File
+	file   InputFile
 	header []string
 }
 
-func openParquet(path string) (t *parquetFile, err error) {
-	file, size, err := openFile(path)
+func openParquet(path string, o Options) (t *parquetFile, err error) {
+	file, size, err := openFile(path, o)
 	if err != nil {
 		return nil, err
 	}
@@ -267,7 +266,7 @@ func (q parquetScan) rows(ctx context.Context, each func(*parquetRow) error) err
 
 // batches calls each for n rows at a time, of which row is the first.
 func (q parquetScan) batches(ctx context.Context, each func(row *parquetRow, n int) error) error {
-	t, err := openParquet(q.path)
+	t, err := openParquet(q.path, q.options)
 	if err != nil {
 		return err
 	}

@@ -50,10 +50,12 @@ encode leaves in a dataset: make one from a sample of the works first.
 
 --from interactions reads tables of people and items as jobs: --clicks,
 --impressions, --items and --users, each a file or a folder of files, in the
-order of their names. The shards are those of unseen import interactions and
-unseen-beam import, byte for byte. Titles and texts become vectors by --encoder.
-Without it, shards have no vectors: factors of people and items are learned of
-the ids alone by unseen-beam fit.
+order of their names, or an address of these or a pattern, such as
+s3://bucket/clicks. A worker copies a table at an address to its folder for
+temporary files (TMPDIR) first. The shards are those of unseen import
+interactions and unseen-beam import, byte for byte. Titles and texts become
+vectors by --encoder. Without it, shards have no vectors: factors of people and
+items are learned of the ids alone by unseen-beam fit.
 
 A bad row stops the import; the error names the file and line. --lenient leaves
 such rows out, counts them and names the first ten.`,
