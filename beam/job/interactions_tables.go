@@ -169,7 +169,7 @@ func (p *plan) readTable(ctx context.Context, t *task, emit func(int, []byte)) e
 	case clicksTable:
 		out.Columns, err = d.readClicks(ctx, t, options, bad)
 	case showingsTable:
-		err = exchange.ReadShowings(ctx, t.Path, options, func(s exchange.Showing) error {
+		err = exchange.ReadShowings(ctx, t.Path, options, func(s exchange.ShownRow) error {
 			out.Showings++
 			did := didShow
 			if s.Exposed {

@@ -97,8 +97,8 @@ func ReadClicks(ctx context.Context, path string, o Options, each func(Click) er
 		Bad: sink.met}, err
 }
 
-// Showing is a row of a table of impressions. Strings are good until the next row.
-type Showing struct {
+// ShownRow is a row of a table of impressions. Strings are good until the next row.
+type ShownRow struct {
 	Person, Item string
 	Line         int
 	Seconds      int64 // from 1970; graph.NoTime where it is unknown
@@ -107,7 +107,7 @@ type Showing struct {
 }
 
 // ReadShowings reads a part of a table of impressions, which may be empty.
-func ReadShowings(ctx context.Context, path string, o Options, each func(Showing) error, bad BadRecords) error {
+func ReadShowings(ctx context.Context, path string, o Options, each func(ShownRow) error, bad BadRecords) error {
 	o.format = interactionFormat()
 	x := &interactions{sink: &partSink{bad: bad}, options: o, shown: path, surfaces: newInterner()}
 	return x.showingRecords().each(ctx, func(r record) error {
@@ -115,7 +115,7 @@ func ReadShowings(ctx context.Context, path string, o Options, each func(Showing
 		if err != nil || !ok {
 			return err
 		}
-		return each(Showing{Person: x.ids[0], Item: x.ids[1], Line: r.place().Line, Seconds: row.seconds,
+		return each(ShownRow{Person: x.ids[0], Item: x.ids[1], Line: r.place().Line, Seconds: row.seconds,
 			Exposed: row.flag, Clicked: row.clicked})
 	})
 }
