@@ -315,14 +315,8 @@ type drawing struct {
 	starts          []uint64 // of each person, and the end
 	order           *itemOrder
 
-	log   sample.ExposureLog // of its people
-	known map[graph.Link]knownPair
-}
-
-// knownPair is a pair of the log.
-type knownPair struct {
-	subset graph.Subset
-	linked bool
+	logged  []loggedPair   // of its people, by source and then by target
+	subsets []graph.Subset // of these
 }
 
 // drawing reads the links of a block.
@@ -386,24 +380,27 @@ func (d *drawing) pair(number uint64) graph.Link {
 
 // readLog takes what is known of exposures from a block with its links' subsets.
 func (d *drawing) readLog(kept *nodeBlock, subsets []graph.Subset) {
-	plan := d.Settings.Plan
-	d.known = make(map[graph.Link]knownPair, len(kept.Logged))
-	at := 0
-	for _, l := range kept.Logged {
-		d.log.Source, d.log.Target = append(d.log.Source, l.Source), append(d.log.Target, l.Target)
-		d.log.Exposed, d.log.Linked = append(d.log.Exposed, l.Exposed), append(d.log.Linked, l.Linked)
+	plan, at := d.Settings.Plan, 0
+	d.logged, d.subsets = kept.Logged, make([]graph.Subset, len(kept.Logged))
+	for k, l := range kept.Logged {
 		switch {
 		case l.Linked: // both are by source and then by target
 			for kept.Source[at] != l.Source || kept.Target[at] != l.Target {
 				at++
 			}
-			d.known[l.Link] = knownPair{subsets[at], true}
+			d.subsets[k] = subsets[at]
 		case plan.Split.OfLinks():
-			d.known[l.Link] = knownPair{subset: plan.UnlinkedSubset(l.Source, l.Target)}
-		default:
-			d.known[l.Link] = knownPair{subset: graph.Train}
+			d.subsets[k] = plan.UnlinkedSubset(l.Source, l.Target)
 		}
 	}
+}
+
+// loggedAt is the place of a logged pair.
+func (d *drawing) loggedAt(i, j int32) int {
+	at, _ := slices.BinarySearchFunc(d.logged, graph.Link{Source: i, Target: j}, func(l loggedPair, to graph.Link) int {
+		return byPair(l.Link, to)
+	})
+	return at
 }
 
 // evidence returns the links of the subset and the drawn pairs, with what the log says.
@@ -420,13 +417,17 @@ func (d *drawing) evidence(found []uint64) sample.Evidence {
 		addPair(pairs, free[0], false, 1/rate, rate)
 		free = free[1:]
 	}
-	if len(d.log.Source) == 0 {
+	if len(d.logged) == 0 {
 		return sample.Evidence{Pairs: pairs}
 	}
-	of := func(i, j int32) knownPair { return d.known[graph.Link{Source: i, Target: j}] }
-	part := sample.LogPart{Log: &d.log, Rate: rate,
-		Belongs: func(i, j int32) bool { return of(i, j).subset == d.Draw.Subset },
-		Trained: func(i, j int32) bool { return of(i, j).linked }}
+	log := &sample.ExposureLog{}
+	for _, l := range d.logged {
+		log.Source, log.Target = append(log.Source, l.Source), append(log.Target, l.Target)
+		log.Exposed, log.Linked = append(log.Exposed, l.Exposed), append(log.Linked, l.Linked)
+	}
+	part := sample.LogPart{Log: log, Rate: rate,
+		Belongs: func(i, j int32) bool { return d.subsets[d.loggedAt(i, j)] == d.Draw.Subset },
+		Trained: func(i, j int32) bool { return d.logged[d.loggedAt(i, j)].Linked }}
 	if d.order != nil {
 		part.There = func(i, j int32) bool { return d.number(i, j) < d.starts[int(i)-d.person+1] }
 	}
@@ -532,7 +533,7 @@ func (p *plan) eachSelected(ctx context.Context, do func(block int, d *drawing, 
 func (p *plan) countDrawn(ctx context.Context, t *task, emit func(int, []byte)) error {
 	return p.eachDrawn(ctx, t, func(block int, d *drawing, found []uint64) error {
 		out := drawnBlock{Block: block, Drawn: int64(len(found)), Pairs: int64(len(found) + len(d.linked))}
-		if len(d.log.Source) > 0 {
+		if len(d.logged) > 0 {
 			out.Pairs = int64(d.evidence(found).Pairs.Len())
 		}
 		return emitDocument(emit, out)
