@@ -15,6 +15,7 @@ import (
 	"unseen/dataset/exchange"
 	"unseen/encode"
 	"unseen/graph"
+	"unseen/hint"
 )
 
 // The two sides of a rectangle.
@@ -230,7 +231,7 @@ func (d *tableDealer) readSide(ctx context.Context, t *task, o exchange.Options,
 			return err
 		}
 	}
-	role, kind := graph.SourceOnly, "user"
+	role, kind := graph.SourceOnly, hint.Setting("user")
 	if t.Source == itemsTable {
 		role, kind = graph.TargetOnly, "item"
 	}
@@ -245,9 +246,10 @@ func (d *tableDealer) readSide(ctx context.Context, t *task, o exchange.Options,
 		}
 		if r.Title != "" || r.Text != "" {
 			if encoder == nil {
-				return fmt.Errorf("%w: %s has a title or a text, and no encoder makes vectors of it; give the "+
-					"encoder.safetensors that unseen encode leaves in a dataset, made from a sample, or read no "+
-					"texts: set %s-title and %[3]s-text to nothing", shards.ErrSetting, r.Place, kind)
+				return hint.Wrap(fmt.Errorf("%w: %s has a title or a text, and no encoder makes vectors of it",
+					shards.ErrSetting, r.Place), "set %v to the encoder.safetensors that unseen encode leaves in a "+
+					"dataset, made from a sample, or read no texts: set %v and %v to nothing",
+					hint.Setting("encoder"), kind+"Title", kind+"Text")
 			}
 			n.Vector, _ = encoder.Encode(encode.Text{Title: r.Title, Body: r.Text})
 		}

@@ -22,6 +22,7 @@ import (
 	"unseen/engine"
 	"unseen/fit"
 	"unseen/graph"
+	"unseen/hint"
 	"unseen/model"
 	"unseen/recommend"
 	"unseen/sample"
@@ -457,5 +458,20 @@ func TestMarksSurviveStackTraces(t *testing.T) {
 		mark(errors.New("train-1 is missing")))
 	if got := keeper.reason(err); got != "train-1 is missing" {
 		t.Errorf("found %q", got)
+	}
+	for want, err := range map[string]error{
+		"80% bad; set --perLink or lower --seed": hint.Wrap(errors.New("80% bad"), "set %v or lower %v",
+			hint.Setting("perLink"), hint.Setting("seed")),
+		"one; set --a; or set --b": hint.Wrap(hint.Wrap(errors.New("one"), "set %v", hint.Setting("a")), "or set %v",
+			hint.Setting("b")),
+		"⟦plain; words": errors.New("⟦plain; words"),
+	} {
+		got := fmt.Errorf("job failed: %w", fault(keeper.reason(mark(err))))
+		if text := hint.Render(got, func(s hint.Setting) string { return "--" + string(s) }); text != "job failed: "+want {
+			t.Errorf("%q becomes %q", want, text)
+		}
+		if plain := strings.ReplaceAll(want, "--", ""); got.Error() != "job failed: "+plain {
+			t.Errorf("%q becomes %q", plain, got)
+		}
 	}
 }

@@ -22,6 +22,8 @@ import (
 	_ "github.com/apache/beam/sdks/v2/go/pkg/beam/runners/prism"
 	_ "github.com/apache/beam/sdks/v2/go/pkg/beam/runners/spark"
 	_ "github.com/apache/beam/sdks/v2/go/pkg/beam/runners/universal"
+
+	"unseen/hint"
 )
 
 // Version is what a driver and its workers must agree on. It changes with everything that they tell one another, and
@@ -112,7 +114,7 @@ func (r Runner) runFor(ctx context.Context, name string, p *beam.Pipeline, o out
 	case ctx.Err() != nil:
 		return ctx.Err()
 	}
-	return fmt.Errorf("%w: %s on %s: %s", ErrJob, name, runner, keeper.reason(err))
+	return fmt.Errorf("%w: %s on %s: %w", ErrJob, name, runner, fault(keeper.reason(err)))
 }
 
 // keeper keeps the last of what a runner has to say: the cause of a failure often arrives there and nowhere else.
@@ -182,8 +184,12 @@ func (l *lastWords) forget() {
 	l.lines = nil
 }
 
-// marked are our own errors, which workers mark so that they are found in what a runner makes of them.
-var marked = regexp.MustCompile(`unseen⟨([^⟩]*)⟩`)
+// marked are our own errors, which workers mark so that they are found in what a runner makes of them, and settings are
+// the settings in these.
+var (
+	marked   = regexp.MustCompile(`unseen⟨([^⟩]*)⟩`)
+	settings = regexp.MustCompile(`⟦([^⟧]*)⟧`)
+)
 
 // mark marks an error of a worker.
 func mark(err error) error {
@@ -195,7 +201,26 @@ func mark(err error) error {
 			return ' '
 		}
 		return r
-	}, err.Error()))
+	}, hint.Render(err, func(s hint.Setting) string { return "⟦" + string(s) + "⟧" })))
+}
+
+// fault is the error that a marked text is of. Its last sentence about settings is a hint.
+func fault(text string) error {
+	at := settings.FindStringIndex(text)
+	if at == nil {
+		return errors.New(text)
+	}
+	end := strings.LastIndex(text[:at[0]], "; ")
+	if end < 0 {
+		return errors.New(settings.ReplaceAllString(text, "$1"))
+	}
+	advice := text[end+len("; "):]
+	var named []any
+	for _, found := range settings.FindAllStringSubmatch(advice, -1) {
+		named = append(named, hint.Setting(found[1]))
+	}
+	return hint.Wrap(errors.New(text[:end]), settings.ReplaceAllString(strings.ReplaceAll(advice, "%", "%%"), "%v"),
+		named...)
 }
 
 // reason finds the cause in an error, which may be pages of Java, and in the last messages.

@@ -44,7 +44,8 @@ func TestFromTablesToLists(t *testing.T) {
 	if err == nil {
 		err = errors.Join(encoder.Write(file), file.Close())
 	}
-	for name, text := range map[string]string{"clicks.csv": clicks, "items.csv": items, "users.csv": users} {
+	for name, text := range map[string]string{"clicks.csv": clicks, "items.csv": items, "users.csv": users,
+		"bad.csv": "user_id,item_id\na,b\na,\n"} {
 		if err == nil {
 			err = os.WriteFile(at(name), []byte(text), 0o644)
 		}
@@ -70,6 +71,9 @@ func TestFromTablesToLists(t *testing.T) {
 		{[]string{"--split", "link-date"}, "validation and test begin"},
 		{[]string{"--split", "link-date", "--test-from", "2021"}, "--validation-from"},
 		{[]string{"somewhere"}, "--clicks"},
+		{[]string{"--clicks", at("bad.csv")}, "bad.csv, line 3: bad record: the item is empty; give every row a person " +
+			"and an item; or set --lenient to skip such records"},
+		{[]string{"--encoder="}, "or read no texts: set --"},
 	} {
 		if _, err := run(t, append(append(tables, at("never")), c.args...)...); err == nil ||
 			!strings.Contains(err.Error(), c.words) {
