@@ -697,8 +697,11 @@ func (c *clickJoin) pairs(t *tablePlan, into *nodeBlock) {
 		first := order[from]
 		link := graph.Link{Source: c.Person[first], Target: c.Number[first]}
 		clicks, did := exchange.NewPairClicks(), deed(0)
-		for ; from < len(order) && c.Person[order[from]] == link.Source && c.Number[order[from]] == link.Target; from++ {
+		for ; from < len(order); from++ {
 			k := order[from]
+			if c.Person[k] != link.Source || c.Number[k] != link.Target {
+				break
+			}
 			if did |= c.Did[k]; c.Did[k]&didClick == 0 {
 				continue
 			}

@@ -310,13 +310,14 @@ func TestImpressionsAreThoseOfOneMachine(t *testing.T) {
 	untimed := newShop(t, 70, 50, 600, "user_id,item_id,when", nil).show(t, 70, 50, 900, "seen,clicked", both)
 	untimed.flags["time"] = ""
 	dense := newShop(t, 40, 30, 210, header, nil).show(t, 40, 30, 500, "seen", either)
-	every := sample.Plan{EveryShown: true}
+	rated := newShop(t, 60, 40, 900, header+",rating", stars)
+	every, random := sample.Plan{EveryShown: true}, sample.Plan{Split: sample.RandomLinks}
 	for name, c := range map[string]struct {
 		*shop
 		plan sample.Plan
 	}{
 		"sampled":        {of(some().show(t, 70, 50, 500, "seen", either), ""), sample.Plan{}},
-		"sample, dates":  {of(some().show(t, 70, 50, 500, "seen", either), "sample"), sample.Plan{Split: sample.RandomLinks}},
+		"random":         {of(some().show(t, 70, 50, 500, "seen", either), "sample"), random},
 		"sampled, came":  {of(some().show(t, 70, 50, 500, "seen", either).date(t), ""), sample.Plan{}},
 		"complete, came": {of(some().show(t, 70, 50, 500, "seen", either).date(t), "complete"), every},
 		"complete":       {of(some().show(t, 70, 50, 500, "position", either), "complete"), sample.Plan{}},
@@ -327,7 +328,7 @@ func TestImpressionsAreThoseOfOneMachine(t *testing.T) {
 		"alone":          {alone, sample.Plan{}},
 		"untimed":        {untimed, sample.Plan{}},
 		"dense":          {of(dense, "complete"), sample.Plan{Split: sample.Whole, EveryShown: true}},
-		"rated":          {newShop(t, 60, 40, 900, header+",rating", stars).show(t, 60, 40, 300, "seen", either), every},
+		"rated":          {rated.show(t, 60, 40, 300, "seen", either), every},
 		"only rated":     {of(newShop(t, 60, 40, 900, header+",rating", stars), "complete"), every},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -442,9 +443,9 @@ func sameShards(t *testing.T, name string, got, want *shards.Manifest) {
 		math.Abs(a.MeanSquare/b.MeanSquare-1) > 1e-12 {
 		t.Errorf("%s: extent %+v, one machine %+v", name, a, b)
 	}
-	if got.Data.Plan.Split != want.Data.Plan.Split || got.Data.Plan.Log != want.Data.Plan.Log ||
-		got.Data.Plan.Later != want.Data.Plan.Later || got.Data.Plan.Available != want.Data.Plan.Available || got.Data.Plan.EveryShown != want.Data.Plan.EveryShown ||
-		a.Logged != b.Logged {
+	p, q := got.Data.Plan, want.Data.Plan
+	if p.Split != q.Split || p.Log != q.Log || p.Later != q.Later || p.Available != q.Available ||
+		p.EveryShown != q.EveryShown || a.Logged != b.Logged {
 		t.Errorf("%s: plan %+v, one machine %+v", name, got.Data.Plan, want.Data.Plan)
 	}
 }

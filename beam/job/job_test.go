@@ -467,7 +467,8 @@ func TestMarksSurviveStackTraces(t *testing.T) {
 		"⟦plain; words": errors.New("⟦plain; words"),
 	} {
 		got := fmt.Errorf("job failed: %w", fault(keeper.reason(mark(err))))
-		if text := hint.Render(got, func(s hint.Setting) string { return "--" + string(s) }); text != "job failed: "+want {
+		text := hint.Render(got, func(s hint.Setting) string { return "--" + string(s) })
+		if text != "job failed: "+want {
 			t.Errorf("%q becomes %q", want, text)
 		}
 		if plain := strings.ReplaceAll(want, "--", ""); got.Error() != "job failed: "+plain {

@@ -71,8 +71,8 @@ func TestFromTablesToLists(t *testing.T) {
 		{[]string{"--split", "link-date"}, "validation and test begin"},
 		{[]string{"--split", "link-date", "--test-from", "2021"}, "--validation-from"},
 		{[]string{"somewhere"}, "--clicks"},
-		{[]string{"--clicks", at("bad.csv")}, "bad.csv, line 3: bad record: the item is empty; give every row a person " +
-			"and an item; or set --lenient to skip such records"},
+		{[]string{"--clicks", at("bad.csv")}, "bad.csv, line 3: bad record: the item is empty; give every row a " +
+			"person and an item; or set --lenient to skip such records"},
 		{[]string{"--encoder="}, "or read no texts: set --"},
 	} {
 		if _, err := run(t, append(append(tables, at("never")), c.args...)...); err == nil ||
