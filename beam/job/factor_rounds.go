@@ -174,7 +174,7 @@ func (c *clusterMoves) Move(ctx context.Context, side engine.Side, at *engine.Fa
 		left.names = append(left.names, movedName(k))
 	}
 	c.cluster.evaluations++
-	if err := c.cluster.Runner.runFor(ctx, "move", pipeline, left); err != nil {
+	if err := c.cluster.Runner.run(ctx, "move", pipeline, left); err != nil {
 		return total, err
 	}
 	row := 0

@@ -142,7 +142,7 @@ func (e *Cluster) sum(ctx context.Context, name string, p *plan, tasks []task, f
 		}
 	}
 	beam.ParDo0(s.Scope("keep"), keep, beam.GroupByKey(s, groups))
-	if err := e.Runner.runFor(ctx, name, pipeline, outcome{e.Work, p.wanted(), []string{p.Name}}); err != nil {
+	if err := e.Runner.run(ctx, name, pipeline, outcome{e.Work, p.wanted(), []string{p.Name}}); err != nil {
 		e.Work.Remove(context.WithoutCancel(ctx), p.Name)
 		return numbered{}, err
 	}

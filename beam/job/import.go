@@ -7,7 +7,6 @@ import (
 	"compress/gzip"
 	"context"
 	"encoding/gob"
-	"encoding/json"
 	"fmt"
 	"io"
 	"io/fs"
@@ -18,9 +17,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/io/filesystem"
-	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
 
 	"unseen/beam/shards"
 	"unseen/dataset/exchange"
@@ -31,15 +28,6 @@ import (
 	"unseen/risk"
 	"unseen/sample"
 )
-
-func init() {
-	register.DoFn4x1[context.Context, []byte, []byte, func(int, []byte), error](&readFn{})
-	register.DoFn5x1[context.Context, int, func(*[]byte) bool, []byte, func(int, []byte), error](&blockFn{})
-	register.DoFn4x1[context.Context, []byte, []byte, func(int, []byte), error](&referFn{})
-	register.DoFn5x1[context.Context, int, func(*[]byte) bool, []byte, func(int, []byte), error](&linkFn{})
-	register.DoFn4x1[context.Context, []byte, []byte, func(int, []byte), error](&pairFn{})
-	register.DoFn4x1[context.Context, int, func(*[]byte) bool, []byte, error](&collectFn{})
-}
 
 // ImportSettings say how works become shards.
 type ImportSettings struct {
@@ -158,7 +146,7 @@ func (p *plan) importWorks(ctx context.Context, runner Runner, m *shards.Manifes
 	for _, path := range files {
 		tasks = append(tasks, task{Path: path})
 	}
-	blocks, err := collect[blockResult](ctx, runner, "works", p, tasks, &readFn{}, &blockFn{})
+	blocks, err := collect[blockResult](ctx, runner, "works", p, tasks, "works", "block")
 	if err != nil {
 		return err
 	}
@@ -188,7 +176,7 @@ func (p *plan) importLinks(ctx context.Context, runner Runner, m *shards.Manifes
 	for b := range m.Blocks {
 		tasks = append(tasks, task{Source: b})
 	}
-	linked, err := collect[linksResult](ctx, runner, "links", p, tasks, &referFn{}, &linkFn{})
+	linked, err := collect[linksResult](ctx, runner, "links", p, tasks, "refer", "link")
 	if err != nil {
 		return links, err
 	}
@@ -228,7 +216,7 @@ func (p *plan) importPairs(ctx context.Context, runner Runner, m *shards.Manifes
 		}
 	}
 	tasks := rectangles(m)
-	drawn, err := collect[pairsResult](ctx, runner, "pairs", p, tasks, &pairFn{})
+	drawn, err := collect[pairsResult](ctx, runner, "pairs", p, tasks, "pairs")
 	if err != nil {
 		return err
 	}
@@ -331,73 +319,10 @@ func openEncoder(ctx context.Context, path string) (*encode.LSA, error) {
 	return e, nil
 }
 
-// collect runs a job whose workers send documents to the driver: those of the last function, which is given what the
-// ones before it emit by key.
-func collect[T any](ctx context.Context, runner Runner, name string, p *plan, tasks []task, fns ...any) (out []T,
-	err error) {
-	p.Name = unique(name)
-	pipeline, s := beam.NewPipelineWithRoot()
-	shared, emitted, err := create(s, p, tasks)
-	if err != nil {
-		return nil, err
-	}
-	side := beam.SideInput{Input: shared}
-	for k, fn := range fns {
-		if k > 0 {
-			emitted = beam.GroupByKey(s, emitted)
-		}
-		emitted = beam.ParDo(s.Scope(fmt.Sprintf("%s %d", name, k+1)), fn, emitted, side)
-	}
-	beam.ParDo0(s.Scope("collect"), &collectFn{}, beam.GroupByKey(s, emitted), side)
-	if err := runner.run(ctx, name, pipeline); err != nil {
-		return nil, err
-	}
-	location := shards.Location{Root: p.Result}
-	text, err := location.ReadAll(ctx, p.Name)
-	if err != nil {
-		return nil, err
-	}
-	location.Remove(ctx, p.Name)
-	err = json.Unmarshal(text, &out)
-	return out, err
-}
-
-// collectFn writes all documents of the workers as one list.
-type collectFn struct{}
-
-// ProcessElement writes the file.
-func (*collectFn) ProcessElement(ctx context.Context, _ int, documents func(*[]byte) bool, shared []byte) error {
-	p, err := decode(shared)
-	if err != nil {
-		return mark(err)
-	}
-	var all []json.RawMessage
-	var d []byte
-	for documents(&d) {
-		all = append(all, slices.Clone(d))
-	}
-	text, err := json.Marshal(all)
-	if err == nil {
-		_, err = shards.Location{Root: p.Result}.WriteBytes(ctx, p.Name, text)
-	}
-	return mark(err)
-}
-
 // batchBytes is about how much a worker collects for a block before it hands it on.
 const batchBytes = 1 << 20
 
-// readFn reads a file of works and deals them to buckets, many at a time.
-type readFn struct{}
-
-// ProcessElement reads one file.
-func (*readFn) ProcessElement(ctx context.Context, element, shared []byte, emit func(int, []byte)) error {
-	p, t, err := open(element, shared)
-	if err == nil {
-		err = p.read(ctx, t, emit)
-	}
-	return mark(err)
-}
-
+// read reads a file of works and deals them to buckets, many at a time.
 func (p *plan) read(ctx context.Context, t *task, emit func(int, []byte)) error {
 	s := p.Import.Settings
 	encoder, err := openEncoder(ctx, s.Encoder)
@@ -491,32 +416,14 @@ type blockResult struct {
 
 func worksName(bucket int) string { return fmt.Sprintf("works-%05d.gob", bucket) }
 
-// blockFn makes a block of the works of a bucket.
-type blockFn struct{}
-
-// ProcessElement writes the vectors, and what the next job needs.
-func (*blockFn) ProcessElement(ctx context.Context, bucket int, batches func(*[]byte) bool, shared []byte,
-	emit func(int, []byte)) error {
-	p, err := decode(shared)
-	if err != nil {
-		return mark(err)
-	}
-	out, err := p.block(ctx, bucket, batches)
-	if err != nil {
-		return mark(err)
-	}
-	text, err := json.Marshal(out)
-	emit(0, text)
-	return mark(err)
-}
-
-func (p *plan) block(ctx context.Context, bucket int, batches func(*[]byte) bool) (*blockResult, error) {
+// block makes a block of the works of a bucket: the vectors, and what the next job needs.
+func (p *plan) block(ctx context.Context, bucket int, batches func(*[]byte) bool, emit func(int, []byte)) error {
 	var all []work
 	var b []byte
 	for batches(&b) {
 		var some []work
 		if err := unpack(b, &some); err != nil {
-			return nil, err
+			return err
 		}
 		all = append(all, some...)
 	}
@@ -526,14 +433,14 @@ func (p *plan) block(ctx context.Context, bucket int, batches func(*[]byte) bool
 	all = slices.CompactFunc(all, func(a, b work) bool { return a.Number == b.Number })
 	vectors, err := graph.NewVectors(len(all), len(all[0].Vector))
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer vectors.Close()
 	out := &blockResult{Bucket: bucket, Nodes: len(all)}
 	var kept blockWorks
 	for k, w := range all {
 		if err := vectors.Set(int32(k), w.Vector); err != nil {
-			return nil, fmt.Errorf("the vector of W%d: %w", w.Number, err)
+			return fmt.Errorf("the vector of W%d: %w", w.Number, err)
 		}
 		kept.Numbers, kept.Fields, kept.References = append(kept.Numbers, w.Number), append(kept.Fields, w.Field),
 			append(kept.References, w.References)
@@ -541,26 +448,20 @@ func (p *plan) block(ctx context.Context, bucket int, batches func(*[]byte) bool
 			out.Fields = append(out.Fields, w.Field)
 		}
 	}
-	location := p.shards()
-	if out.Vectors, err = location.Write(ctx, fmt.Sprintf("vectors-%05d.npy", bucket), func(w io.Writer) error {
+	if out.Vectors, err = p.shards().Write(ctx, fmt.Sprintf("vectors-%05d.npy", bucket), func(w io.Writer) error {
 		return shards.WriteVectors(w, vectors)
 	}); err != nil {
-		return nil, err
+		return err
 	}
-	content, err := pack(kept)
-	if err == nil {
-		_, err = location.WriteBytes(ctx, worksName(bucket), content)
+	if err := p.keep(ctx, worksName(bucket), kept); err != nil {
+		return err
 	}
-	return out, err
+	return emitDocument(emit, out)
 }
 
 func (p *plan) works(ctx context.Context, block int) (*blockWorks, error) {
-	content, err := p.shards().ReadAll(ctx, worksName(p.Import.Names[block]))
-	if err != nil {
-		return nil, err
-	}
 	var kept blockWorks
-	return &kept, unpack(content, &kept)
+	return &kept, p.recall(ctx, worksName(p.Import.Names[block]), &kept)
 }
 
 // references are what the works of one block refer to in another.
@@ -570,18 +471,7 @@ type references struct {
 	Targets []uint64 // OpenAlex numbers
 }
 
-// referFn sends the references of a block to the blocks of their targets.
-type referFn struct{}
-
-// ProcessElement emits one element per block of targets.
-func (*referFn) ProcessElement(ctx context.Context, element, shared []byte, emit func(int, []byte)) error {
-	p, t, err := open(element, shared)
-	if err == nil {
-		err = p.refer(ctx, t, emit)
-	}
-	return mark(err)
-}
-
+// refer sends the references of a block to the blocks of their targets, one element to each.
 func (p *plan) refer(ctx context.Context, t *task, emit func(int, []byte)) error {
 	kept, err := p.works(ctx, t.Source)
 	if err != nil {
@@ -622,29 +512,11 @@ type linksResult struct {
 	Parts  [2]int64 // links of training and test
 }
 
-// linkFn makes links of the references to the works of a block.
-type linkFn struct{}
-
-// ProcessElement writes the block's table and the links that lead to it.
-func (*linkFn) ProcessElement(ctx context.Context, block int, batches func(*[]byte) bool, shared []byte,
-	emit func(int, []byte)) error {
-	p, err := decode(shared)
-	if err != nil {
-		return mark(err)
-	}
-	out, err := p.link(ctx, block, batches)
-	if err != nil {
-		return mark(err)
-	}
-	text, err := json.Marshal(out)
-	emit(0, text)
-	return mark(err)
-}
-
-func (p *plan) link(ctx context.Context, block int, batches func(*[]byte) bool) (*linksResult, error) {
+// link makes links of the references to the works of a block, and writes them with its table.
+func (p *plan) link(ctx context.Context, block int, batches func(*[]byte) bool, emit func(int, []byte)) error {
 	kept, err := p.works(ctx, block)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	location, s := p.shards(), p.Import.Settings
 	out := &linksResult{Block: block}
@@ -660,14 +532,14 @@ func (p *plan) link(ctx context.Context, block int, batches func(*[]byte) bool) 
 		func(w io.Writer) error {
 			return shards.WriteNodes(w, shards.NodeTable{IDs: ids, Fields: fields})
 		}); err != nil {
-		return nil, err
+		return err
 	}
 	first := int32(p.Layout.Blocks[block].First)
 	var b []byte
 	for batches(&b) {
 		var r references
 		if err := unpack(b, &r); err != nil {
-			return nil, err
+			return err
 		}
 		var links []graph.Link
 		for k, number := range r.Targets {
@@ -692,12 +564,12 @@ func (p *plan) link(ctx context.Context, block int, batches func(*[]byte) bool) 
 		}
 		made, err := p.write(ctx, "links", task{Source: r.Block, Target: block}, sample.Evidence{Pairs: pairs})
 		if err != nil {
-			return nil, err
+			return err
 		}
 		out.Shards = append(out.Shards, made...)
 	}
 	byBlocks(out.Shards)
-	return out, nil
+	return emitDocument(emit, out)
 }
 
 func byPair(a, b graph.Link) int {
@@ -747,31 +619,14 @@ type pairsResult struct {
 	Products int
 }
 
-// pairFn draws the pairs from one block to another.
-type pairFn struct{}
-
-// ProcessElement writes them.
-func (*pairFn) ProcessElement(ctx context.Context, element, shared []byte, emit func(int, []byte)) error {
-	p, t, err := open(element, shared)
-	if err != nil {
-		return mark(err)
-	}
-	out, err := p.pairs(ctx, t)
-	if err != nil {
-		return mark(err)
-	}
-	text, err := json.Marshal(out)
-	emit(0, text)
-	return mark(err)
-}
-
-func (p *plan) pairs(ctx context.Context, t *task) (*pairsResult, error) {
+// pairs draws the pairs from one block to another.
+func (p *plan) pairs(ctx context.Context, t *task, emit func(int, []byte)) error {
 	s := p.Import.Settings
 	linked := map[graph.Link]bool{}
 	for _, shard := range t.Links {
 		links, _, err := p.shards().Pairs(ctx, shard, p.Threads)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		for k := range links.Len() {
 			linked[graph.Link{Source: links.Source[k], Target: links.Target[k]}] = true
@@ -824,17 +679,17 @@ func (p *plan) pairs(ctx context.Context, t *task) (*pairsResult, error) {
 		}
 		made, err := p.write(ctx, name, *t, sample.Evidence{Pairs: pairs})
 		if err != nil {
-			return nil, err
+			return err
 		}
 		out.Shards[part] = made
 		if part == 0 && pairs.Len() > 0 {
 			out.Pairs = int64(pairs.Len())
 			if err := p.products(ctx, pairs, out); err != nil {
-				return nil, err
+				return err
 			}
 		}
 	}
-	return out, nil
+	return emitDocument(emit, out)
 }
 
 // draw draws each pair that is not taken with a chance, or as many of them as that comes to.

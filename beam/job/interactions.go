@@ -3,24 +3,16 @@ package job
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
 	"strings"
-
-	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
 
 	"unseen/beam/shards"
 	"unseen/dataset/exchange"
 	"unseen/graph"
 	"unseen/sample"
 )
-
-func init() {
-	register.DoFn4x1[context.Context, []byte, []byte, func(int, []byte), error](&taskFn{})
-	register.DoFn5x1[context.Context, int, func(*[]byte) bool, []byte, func(int, []byte), error](&groupFn{})
-}
 
 // InteractionSettings say how tables of people and items become shards.
 type InteractionSettings struct {
@@ -174,61 +166,6 @@ func (s InteractionSettings) withDefaults() (InteractionSettings, error) {
 	return s, nil
 }
 
-// taskStages and groupStages are what the workers of an import do, by name.
-var (
-	taskStages = map[string]func(*plan, context.Context, *task, func(int, []byte)) error{
-		"read": (*plan).readTable, "positions": (*plan).positions, "persons": (*plan).persons,
-		"split": (*plan).split, "count": (*plan).countDrawn, "draw": (*plan).draw, "reach": (*plan).reach,
-	}
-	groupStages = map[string]func(*plan, context.Context, int, func(*[]byte) bool, func(int, []byte)) error{
-		"gather": (*plan).gatherIDs, "ranks": (*plan).ranks, "numbers": (*plan).numbers, "items": (*plan).items,
-		"blocks": (*plan).joinBlock, "tables": (*plan).nodeTable,
-	}
-)
-
-// taskFn does a stage on tasks.
-type taskFn struct{ Stage string }
-
-// ProcessElement does it on one.
-func (f *taskFn) ProcessElement(ctx context.Context, element, shared []byte, emit func(int, []byte)) error {
-	p, t, err := open(element, shared)
-	if err == nil {
-		err = taskStages[f.Stage](p, ctx, t, emit)
-	}
-	return mark(err)
-}
-
-// groupFn does a stage on what was emitted by key.
-type groupFn struct{ Stage string }
-
-// ProcessElement does it on one key.
-func (f *groupFn) ProcessElement(ctx context.Context, key int, batches func(*[]byte) bool, shared []byte,
-	emit func(int, []byte)) error {
-	p, err := decode(shared)
-	if err == nil {
-		err = groupStages[f.Stage](p, ctx, key, batches, emit)
-	}
-	return mark(err)
-}
-
-// emitDocument sends a document to the driver, as the last stage of a job.
-func emitDocument(emit func(int, []byte), document any) error {
-	text, err := json.Marshal(document)
-	if err == nil {
-		emit(0, text)
-	}
-	return err
-}
-
-// emitPacked sends something to the next stage.
-func emitPacked(emit func(int, []byte), key int, v any) error {
-	batch, err := pack(v)
-	if err == nil {
-		emit(key, batch)
-	}
-	return err
-}
-
 // bucketTasks are a task per bucket, and blockTasks one per block.
 func (t *tablePlan) bucketTasks() (tasks []task) {
 	for _, b := range t.Buckets {
@@ -258,7 +195,7 @@ func (p *plan) gatherTables(ctx context.Context, runner Runner, _ *shards.Manife
 			tasks = append(tasks, task{Path: path, Source: table, First: at})
 		}
 	}
-	found, err := collect[gathered](ctx, runner, "tables", p, tasks, &taskFn{"read"}, &groupFn{"gather"})
+	found, err := collect[gathered](ctx, runner, "tables", p, tasks, "read", "gather")
 	if err != nil {
 		return err
 	}
@@ -336,8 +273,8 @@ func (t *tablePlan) startChunks(counts map[int]int) error {
 
 // numberIDs numbers ids in the order in which they first come.
 func (p *plan) numberIDs(ctx context.Context, runner Runner, _ *shards.Manifest) error {
-	done, err := collect[int](ctx, runner, "numbers", p, p.Tables.bucketTasks(), &taskFn{"positions"},
-		&groupFn{"ranks"}, &groupFn{"numbers"})
+	done, err := collect[int](ctx, runner, "numbers", p, p.Tables.bucketTasks(), "positions",
+		"ranks", "numbers")
 	if err == nil && len(done) != len(p.Tables.Buckets) {
 		err = fmt.Errorf("%w: the ids of %d buckets came back, of %d", ErrJob, len(done), len(p.Tables.Buckets))
 	}
@@ -352,8 +289,8 @@ func (p *plan) joinTables(ctx context.Context, runner Runner, m *shards.Manifest
 	}
 	m.Nodes = t.Nodes
 	p.Layout = m.Layout()
-	blocks, err := collect[blockTable](ctx, runner, "join", p, t.bucketTasks(), &taskFn{"persons"},
-		&groupFn{"items"}, &groupFn{"blocks"})
+	blocks, err := collect[blockTable](ctx, runner, "join", p, t.bucketTasks(), "persons",
+		"items", "blocks")
 	if err != nil {
 		return err
 	}
@@ -433,7 +370,7 @@ func (t *tablePlan) chooseLog(m *shards.Manifest, logged, unshown bool) error {
 
 // splitLinks writes the links and the tables of nodes.
 func (p *plan) splitLinks(ctx context.Context, runner Runner, m *shards.Manifest) error {
-	found, err := collect[linkTable](ctx, runner, "links", p, blockTasks(m), &taskFn{"split"}, &groupFn{"tables"})
+	found, err := collect[linkTable](ctx, runner, "links", p, blockTasks(m), "split", "tables")
 	if err != nil {
 		return err
 	}

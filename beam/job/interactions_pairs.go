@@ -1,6 +1,7 @@
 package job
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -280,7 +281,7 @@ type drawnBlock struct {
 func (p *plan) drawSubset(ctx context.Context, runner Runner, m *shards.Manifest) ([]drawnBlock, error) {
 	d := p.Tables.Draw
 	job := func(name string, tasks []task) ([]drawnBlock, error) {
-		found, err := collect[drawnBlock](ctx, runner, name, p, tasks, &taskFn{name})
+		found, err := collect[drawnBlock](ctx, runner, name, p, tasks, name)
 		slices.SortFunc(found, func(a, b drawnBlock) int { return a.Block - b.Block })
 		return found, err
 	}
@@ -315,8 +316,8 @@ type drawing struct {
 	starts          []uint64 // of each person, and the end
 	order           *itemOrder
 
-	logged  []loggedPair   // of its people, by source and then by target
-	subsets []graph.Subset // of these
+	logged  *sample.ExposureLog // of its people, by source and then by target
+	subsets []graph.Subset      // of these
 }
 
 // drawing reads the links of a block.
@@ -326,7 +327,7 @@ func (p *plan) drawing(ctx context.Context, block int) (*drawing, error) {
 		return nil, err
 	}
 	t, b := p.Tables, p.Layout.Blocks[block]
-	d, subsets := &drawing{tablePlan: t, person: b.First}, p.subsetsOf(block, &kept)
+	d, subsets := &drawing{tablePlan: t, person: b.First, logged: &sample.ExposureLog{}}, p.subsetsOf(block, &kept)
 	items, people := uint64(t.Nodes-t.People), min(b.Nodes, t.People-b.First)
 	if t.limited() {
 		d.order = &itemOrder{}
@@ -368,39 +369,28 @@ func (d *drawing) number(i, j int32) uint64 {
 	return d.starts[int(i)-d.person] + uint64(at)
 }
 
-// pair is that of a number.
-func (d *drawing) pair(number uint64) graph.Link {
-	k := sort.Search(len(d.starts)-1, func(k int) bool { return d.starts[k+1] > number })
-	at := int(number - d.starts[k])
-	if d.order != nil {
-		at = int(d.order.Item[at])
-	}
-	return graph.Link{Source: int32(d.person + k), Target: int32(d.People + at)}
-}
-
 // readLog takes what is known of exposures from a block with its links' subsets.
 func (d *drawing) readLog(kept *nodeBlock, subsets []graph.Subset) {
 	plan, at := d.Settings.Plan, 0
-	d.logged, d.subsets = kept.Logged, make([]graph.Subset, len(kept.Logged))
-	for k, l := range kept.Logged {
-		switch {
-		case l.Linked: // both are by source and then by target
-			for kept.Source[at] != l.Source || kept.Target[at] != l.Target {
+	d.logged, d.subsets = &kept.Logged, make([]graph.Subset, len(kept.Logged.Source))
+	for k, i := range d.logged.Source {
+		switch j := d.logged.Target[k]; {
+		case d.logged.Linked[k]: // both are by source and then by target
+			for kept.Source[at] != i || kept.Target[at] != j {
 				at++
 			}
 			d.subsets[k] = subsets[at]
 		case plan.Split.OfLinks():
-			d.subsets[k] = plan.UnlinkedSubset(l.Source, l.Target)
+			d.subsets[k] = plan.UnlinkedSubset(i, j)
 		}
 	}
 }
 
 // loggedAt is the place of a logged pair.
 func (d *drawing) loggedAt(i, j int32) int {
-	at, _ := slices.BinarySearchFunc(d.logged, graph.Link{Source: i, Target: j}, func(l loggedPair, to graph.Link) int {
-		return byPair(l.Link, to)
+	return sort.Search(len(d.logged.Source), func(k int) bool {
+		return d.logged.Source[k] > i || d.logged.Source[k] == i && d.logged.Target[k] >= j
 	})
-	return at
 }
 
 // evidence returns the links of the subset and the drawn pairs, with what the log says.
@@ -417,31 +407,34 @@ func (d *drawing) evidence(found []uint64) sample.Evidence {
 		addPair(pairs, free[0], false, 1/rate, rate)
 		free = free[1:]
 	}
-	if len(d.logged) == 0 {
+	if len(d.subsets) == 0 {
 		return sample.Evidence{Pairs: pairs}
 	}
-	log := &sample.ExposureLog{}
-	for _, l := range d.logged {
-		log.Source, log.Target = append(log.Source, l.Source), append(log.Target, l.Target)
-		log.Exposed, log.Linked = append(log.Exposed, l.Exposed), append(log.Linked, l.Linked)
-	}
-	part := sample.LogPart{Log: log, Rate: rate,
+	part := sample.LogPart{Log: d.logged, Rate: rate,
 		Belongs: func(i, j int32) bool { return d.subsets[d.loggedAt(i, j)] == d.Draw.Subset },
-		Trained: func(i, j int32) bool { return d.logged[d.loggedAt(i, j)].Linked }}
+		Trained: func(i, j int32) bool { return d.logged.Linked[d.loggedAt(i, j)] }}
 	if d.order != nil {
 		part.There = func(i, j int32) bool { return d.number(i, j) < d.starts[int(i)-d.person+1] }
 	}
 	return d.Settings.Plan.Join(pairs, part)
 }
 
-// pairs are those of numbers, by source and then by target.
+// pairs are those of ascending numbers, by source and then by target.
 func (d *drawing) pairs(numbers []uint64) []graph.Link {
-	out := make([]graph.Link, len(numbers))
-	for k, x := range numbers {
-		out[k] = d.pair(x)
-	}
-	if d.order != nil {
-		slices.SortFunc(out, byPair)
+	out := make([]graph.Link, 0, len(numbers))
+	for k := 0; len(numbers) > 0; k++ {
+		from := len(out)
+		for len(numbers) > 0 && numbers[0] < d.starts[k+1] {
+			at := int32(numbers[0] - d.starts[k])
+			if d.order != nil {
+				at = d.order.Item[at]
+			}
+			out = append(out, graph.Link{Source: int32(d.person + k), Target: int32(d.People) + at})
+			numbers = numbers[1:]
+		}
+		if d.order != nil {
+			slices.SortFunc(out[from:], func(a, b graph.Link) int { return cmp.Compare(a.Target, b.Target) })
+		}
 	}
 	return out
 }
@@ -533,7 +526,7 @@ func (p *plan) eachSelected(ctx context.Context, do func(block int, d *drawing, 
 func (p *plan) countDrawn(ctx context.Context, t *task, emit func(int, []byte)) error {
 	return p.eachDrawn(ctx, t, func(block int, d *drawing, found []uint64) error {
 		out := drawnBlock{Block: block, Drawn: int64(len(found)), Pairs: int64(len(found) + len(d.linked))}
-		if len(d.logged) > 0 {
+		if len(d.subsets) > 0 {
 			out.Pairs = int64(d.evidence(found).Pairs.Len())
 		}
 		return emitDocument(emit, out)

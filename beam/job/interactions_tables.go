@@ -16,6 +16,7 @@ import (
 	"unseen/encode"
 	"unseen/graph"
 	"unseen/hint"
+	"unseen/sample"
 )
 
 // The two sides of a rectangle.
@@ -64,7 +65,7 @@ func lineOf(position uint64) int { return int(position & (1<<lineBits - 1)) }
 // tableRows is what tables say of the ids of a bucket.
 type tableRows struct {
 	Nodes  [2][]tableNode
-	Clicks []tableClick // of the bucket's people
+	Clicks clickColumns // of the bucket's people
 	Probes []string     // ids of items without the prefix of people
 }
 
@@ -78,13 +79,59 @@ type tableNode struct {
 	Vector   []float32 // nil: zeros
 }
 
-// tableClick is a click or a showing. Which of them says its position.
-type tableClick struct {
-	Person, Item string
-	Position     uint64
-	Seconds      int64
-	Value        float32 // of a click
-	Did          deed
+// clickColumns are clicks and showings; which of them says the position. A person or an item is a place in the list of
+// ids, or where there is no list a number.
+type clickColumns struct {
+	People, Items []string
+	Person, Item  []int32
+	Position      []uint64
+	Seconds       []int64
+	Value         []float32 // of a click
+	Did           []deed
+}
+
+// add adds a row.
+func (c *clickColumns) add(person, item int32, position uint64, seconds int64, value float32, did deed) {
+	c.Person, c.Item, c.Position = append(c.Person, person), append(c.Item, item), append(c.Position, position)
+	c.Seconds, c.Value, c.Did = append(c.Seconds, seconds), append(c.Value, value), append(c.Did, did)
+}
+
+// take adds a row of another list, with its person and item as they are called here.
+func (c *clickColumns) take(from *clickColumns, k int, person, item int32) {
+	c.add(person, item, from.Position[k], from.Seconds[k], from.Value[k], from.Did[k])
+}
+
+// join adds the rows of another list, with its people and items as they are called here.
+func (c *clickColumns) join(from *clickColumns, people, items []int32) {
+	for k := range from.Person {
+		c.take(from, k, people[from.Person[k]], items[from.Item[k]])
+	}
+}
+
+// places are the places of ids in a list that grows.
+type places map[string]int32
+
+// of returns the place of an id, and whether it is new there.
+func (p *places) of(id string, list *[]string) (place int32, isNew bool) {
+	place, known := (*p)[id]
+	if known {
+		return place, false
+	}
+	if *p == nil {
+		*p = places{}
+	}
+	place, id = int32(len(*list)), strings.Clone(id)
+	*list, (*p)[id] = append(*list, id), place
+	return place, true
+}
+
+// all returns the places of ids.
+func (p *places) all(ids []string, list *[]string) []int32 {
+	out := make([]int32, len(ids))
+	for k, id := range ids {
+		out[k], _ = p.of(id, list)
+	}
+	return out
 }
 
 // deed is what happened in a row.
@@ -112,56 +159,66 @@ type gathered struct {
 // tableDealer collects rows by bucket, and hands them on when there are many.
 type tableDealer struct {
 	*tablePlan
-	rows  []tableRows
-	size  []int
-	named []map[string]bool // items whose first position in this file was handed on
-	emit  func(int, []byte)
-	bad   badRows
+	batches []tableBatch // by bucket
+	emit    func(int, []byte)
+	bad     badRows
+}
+
+// tableBatch is what a bucket gets next.
+type tableBatch struct {
+	rows          tableRows
+	size          int
+	people, items places          // of the clicks
+	named         map[string]bool // items that are among the nodes
 }
 
 func (d *tableDealer) add(bucket, size int) error {
-	if d.size[bucket] += size; d.size[bucket] < batchBytes {
+	if d.batches[bucket].size += size; d.batches[bucket].size < batchBytes {
 		return nil
 	}
 	return d.hand(bucket)
 }
 
 func (d *tableDealer) hand(bucket int) error {
-	if d.size[bucket] == 0 {
+	if d.batches[bucket].size == 0 {
 		return nil
 	}
-	rows := d.rows[bucket]
-	d.rows[bucket], d.size[bucket], d.named[bucket] = tableRows{}, 0, nil
+	rows := d.batches[bucket].rows
+	d.batches[bucket] = tableBatch{}
 	return emitPacked(d.emit, bucket, rows)
 }
 
 // item deals an item that is named, once for a batch: only its first position counts.
 func (d *tableDealer) item(n tableNode) error {
-	b := d.bucketOf(n.ID)
-	if d.named[b] == nil {
-		d.named[b] = map[string]bool{}
+	bucket := d.bucketOf(n.ID)
+	b := &d.batches[bucket]
+	if b.named == nil {
+		b.named = map[string]bool{}
 	}
-	if !n.Record && d.named[b][n.ID] {
+	if !n.Record && b.named[n.ID] {
 		return nil
 	}
 	n.ID = strings.Clone(n.ID)
-	d.named[b][n.ID] = true
-	d.rows[b].Nodes[itemSide] = append(d.rows[b].Nodes[itemSide], n)
+	b.named[n.ID] = true
+	b.rows.Nodes[itemSide] = append(b.rows.Nodes[itemSide], n)
 	if probe, begins := strings.CutPrefix(n.ID, d.Prefix); begins {
 		at := d.bucketOf(probe)
-		d.rows[at].Probes = append(d.rows[at].Probes, probe)
+		d.batches[at].rows.Probes = append(d.batches[at].rows.Probes, probe)
 		if err := d.add(at, len(probe)+16); err != nil {
 			return err
 		}
 	}
-	return d.add(b, len(n.ID)+len(n.Field)+4*len(n.Vector)+64)
+	return d.add(bucket, n.size())
 }
+
+// rowBytes is about what a row takes.
+const rowBytes = 24
+
+func (n *tableNode) size() int { return len(n.ID) + len(n.Field) + 4*len(n.Vector) + 64 }
 
 // readTable deals the rows of one file.
 func (p *plan) readTable(ctx context.Context, t *task, emit func(int, []byte)) error {
-	n := p.Tables.Settings.Buckets
-	d := &tableDealer{tablePlan: p.Tables, rows: make([]tableRows, n), size: make([]int, n),
-		named: make([]map[string]bool, n), emit: emit}
+	d := &tableDealer{tablePlan: p.Tables, batches: make([]tableBatch, p.Tables.Settings.Buckets), emit: emit}
 	options := exchange.Options{Flags: p.Tables.Settings.Flags, Open: spool(ctx, t.Path)}
 	bad := d.badRecords(&d.bad, t.Source, t.First)
 	out := gathered{Bucket: -1, File: t.First}
@@ -179,13 +236,12 @@ func (p *plan) readTable(ctx context.Context, t *task, emit func(int, []byte)) e
 			if s.Clicked {
 				did |= didClick
 			}
-			return d.click(tableClick{s.Person, s.Item, positionOf(ofShowing, t.First, s.Line), s.Seconds,
-				float32(math.NaN()), did})
+			return d.click(s.Person, s.Item, positionOf(ofShowing, t.First, s.Line), s.Seconds, float32(math.NaN()), did)
 		}, bad)
 	default:
 		err = d.readSide(ctx, t, options, bad)
 	}
-	for b := range d.rows {
+	for b := range d.batches {
 		if err == nil {
 			err = d.hand(b)
 		}
@@ -204,7 +260,7 @@ func (p *plan) readTable(ctx context.Context, t *task, emit func(int, []byte)) e
 func (d *tableDealer) readClicks(ctx context.Context, t *task, o exchange.Options, bad exchange.BadRecords) (
 	*exchange.ClickColumns, error) {
 	columns, err := exchange.ReadClicks(ctx, t.Path, o, func(c exchange.Click) error {
-		return d.click(tableClick{c.Person, c.Item, positionOf(ofClick, t.First, c.Line), c.Seconds, c.Value, didClick})
+		return d.click(c.Person, c.Item, positionOf(ofClick, t.First, c.Line), c.Seconds, c.Value, didClick)
 	}, bad)
 	if err == nil && columns.Rows+columns.Bad == 0 && len(d.Files[showingsTable]) == 0 {
 		err = exchange.NoClicks(t.Path)
@@ -213,14 +269,25 @@ func (d *tableDealer) readClicks(ctx context.Context, t *task, o exchange.Option
 }
 
 // click deals a click or a showing, whose ids are good until the next one.
-func (d *tableDealer) click(c tableClick) error {
-	b := d.bucketOf(c.Person)
-	c.Person, c.Item = strings.Clone(c.Person), strings.Clone(c.Item)
-	d.rows[b].Clicks = append(d.rows[b].Clicks, c)
-	if err := d.item(tableNode{ID: c.Item, Position: c.Position, Time: graph.NoTime}); err != nil {
+func (d *tableDealer) click(person, item string, position uint64, seconds int64, value float32, did deed) error {
+	bucket := d.bucketOf(person)
+	b, size := &d.batches[bucket], rowBytes
+	clicks := &b.rows.Clicks
+	at, isNew := b.people.of(person, &clicks.People)
+	if isNew {
+		n := tableNode{ID: clicks.People[at], Position: position, Time: graph.NoTime}
+		b.rows.Nodes[personSide] = append(b.rows.Nodes[personSide], n)
+		size += len(n.ID) + n.size()
+	}
+	to, isNew := b.items.of(item, &clicks.Items)
+	if isNew {
+		size += len(item) + 16
+	}
+	clicks.add(at, to, position, seconds, value, did)
+	if err := d.add(bucket, size); err != nil || !isNew {
 		return err
 	}
-	return d.add(b, len(c.Person)+len(c.Item)+40)
+	return d.item(tableNode{ID: item, Position: position, Time: graph.NoTime})
 }
 
 func (d *tableDealer) readSide(ctx context.Context, t *task, o exchange.Options, bad exchange.BadRecords) error {
@@ -258,8 +325,8 @@ func (d *tableDealer) readSide(ctx context.Context, t *task, o exchange.Options,
 		}
 		n.ID = strings.Clone(n.ID)
 		b := d.bucketOf(n.ID)
-		d.rows[b].Nodes[personSide] = append(d.rows[b].Nodes[personSide], n)
-		return d.add(b, len(n.ID)+len(n.Field)+4*len(n.Vector)+64)
+		d.batches[b].rows.Nodes[personSide] = append(d.batches[b].rows.Nodes[personSide], n)
+		return d.add(b, n.size())
 	}, bad)
 }
 
@@ -285,16 +352,6 @@ func (p *plan) recall(ctx context.Context, name string, into any) error {
 	return unpack(content, into)
 }
 
-// bucketClicks are the clicks of a bucket's people, who are named by their place among those of the bucket.
-type bucketClicks struct {
-	Person   []int32
-	Item     []string
-	Position []uint64
-	Seconds  []int64
-	Value    []float32
-	Did      []deed
-}
-
 // bucketIDs are the ids of a bucket by side, in the order in which they first come.
 type bucketIDs [2][]tableNode
 
@@ -307,50 +364,46 @@ func (p *plan) gatherIDs(ctx context.Context, bucket int, batches func(*[]byte) 
 		}
 		return nil
 	}
-	var all tableRows
+	var nodes [2][]tableNode
+	var probes, people []string
+	var clicks clickColumns
+	var persons, items places
 	for batches(&b) {
 		var some tableRows
 		if err := unpack(b, &some); err != nil {
 			return err
 		}
-		for side := range all.Nodes {
-			all.Nodes[side] = append(all.Nodes[side], some.Nodes[side]...)
+		for side := range nodes {
+			nodes[side] = append(nodes[side], some.Nodes[side]...)
 		}
-		all.Clicks, all.Probes = append(all.Clicks, some.Clicks...), append(all.Probes, some.Probes...)
-	}
-	for _, c := range all.Clicks {
-		all.Nodes[personSide] = append(all.Nodes[personSide], tableNode{ID: c.Person, Position: c.Position,
-			Time: graph.NoTime})
+		probes = append(probes, some.Probes...)
+		clicks.join(&some.Clicks, persons.all(some.Clicks.People, &people), items.all(some.Clicks.Items, &clicks.Items))
 	}
 	out := gathered{Bucket: bucket, Chunks: map[int]int{}}
 	var ids bucketIDs
 	var err error
 	for side := range ids {
-		if ids[side], err = p.Tables.firstOf(side, all.Nodes[side], &out.Bad); err != nil {
+		if ids[side], err = p.Tables.firstOf(side, nodes[side], &out.Bad); err != nil {
 			return err
 		}
 		for _, n := range ids[side] {
 			out.Chunks[chunkOf(side, n.Position)]++
 		}
 	}
-	places := placesOf(ids[personSide])
+	at := placesOf(ids[personSide])
 	for _, n := range ids[itemSide] {
-		if _, is := places[n.ID]; is {
+		if _, is := at[n.ID]; is {
 			out.Shared++
 		}
 	}
-	slices.Sort(all.Probes)
-	for _, probe := range all.Probes {
-		if _, is := places[probe]; is && out.Collides == "" {
+	slices.Sort(probes)
+	for _, probe := range probes {
+		if _, is := at[probe]; is && out.Collides == "" {
 			out.Collides = p.Tables.Prefix + probe
 		}
 	}
-	slices.SortFunc(all.Clicks, func(a, b tableClick) int { return cmp.Compare(a.Position, b.Position) })
-	var clicks bucketClicks
-	for _, c := range all.Clicks {
-		clicks.Person, clicks.Item = append(clicks.Person, int32(places[c.Person])), append(clicks.Item, c.Item)
-		clicks.Position, clicks.Seconds = append(clicks.Position, c.Position), append(clicks.Seconds, c.Seconds)
-		clicks.Value, clicks.Did = append(clicks.Value, c.Value), append(clicks.Did, c.Did)
+	for k, person := range clicks.Person { // by their places among the ids from here on
+		clicks.Person[k] = at[people[person]]
 	}
 	if err := p.keep(ctx, idsName(bucket), ids); err != nil {
 		return err
@@ -362,12 +415,12 @@ func (p *plan) gatherIDs(ctx context.Context, bucket int, batches func(*[]byte) 
 }
 
 // placesOf are the places of ids in a list.
-func placesOf(nodes []tableNode) map[string]int {
-	places := make(map[string]int, len(nodes))
+func placesOf(nodes []tableNode) places {
+	p := make(places, len(nodes))
 	for k, n := range nodes {
-		places[n.ID] = k
+		p[n.ID] = int32(k)
 	}
-	return places
+	return p
 }
 
 // firstOf keeps of every id where it first comes, which is its record where it has one.
@@ -479,15 +532,10 @@ func (p *plan) numbers(ctx context.Context, bucket int, batches func(*[]byte) bo
 	return emitDocument(emit, bucket)
 }
 
-// clickJoin are clicks and showings of people whose numbers are known.
-type clickJoin struct {
-	Person, Number []int32 // the item's number, where that is known
-	Item           []string
-	Position       []uint64
-	Seconds        []int64
-	Value          []float32
-	Did            []deed
-	Nodes          []blockNode // of a block
+// blockRows are nodes and clicks of a block.
+type blockRows struct {
+	Nodes  []blockNode
+	Clicks clickColumns
 }
 
 // blockNode is a node with its number.
@@ -496,16 +544,9 @@ type blockNode struct {
 	Node   tableNode
 }
 
-// take moves a click from one list to another.
-func (c *clickJoin) take(from *clickJoin, k int) {
-	c.Person, c.Position = append(c.Person, from.Person[k]), append(c.Position, from.Position[k])
-	c.Seconds, c.Value = append(c.Seconds, from.Seconds[k]), append(c.Value, from.Value[k])
-	c.Did = append(c.Did, from.Did[k])
-}
-
 // persons gives the clicks of a bucket the numbers of their people, and sends them to the buckets of their items.
 func (p *plan) persons(ctx context.Context, t *task, emit func(int, []byte)) error {
-	var clicks bucketClicks
+	var clicks clickColumns
 	var numbers []int32
 	if err := p.recall(ctx, clicksName(t.Source), &clicks); err != nil {
 		return err
@@ -513,14 +554,15 @@ func (p *plan) persons(ctx context.Context, t *task, emit func(int, []byte)) err
 	if err := p.recall(ctx, numbersName(t.Source), &numbers); err != nil {
 		return err
 	}
-	from := &clickJoin{Person: clicks.Person, Position: clicks.Position, Seconds: clicks.Seconds, Value: clicks.Value,
-		Did: clicks.Did}
-	out := make([]clickJoin, p.Tables.Settings.Buckets)
+	out, to := make([]clickColumns, p.Tables.Settings.Buckets), make([]int, len(clicks.Items))
+	places := make([]int32, len(clicks.Items))
+	for k, item := range clicks.Items {
+		to[k] = p.Tables.bucketOf(item)
+		of := &out[to[k]]
+		places[k], of.Items = int32(len(of.Items)), append(of.Items, item)
+	}
 	for k, item := range clicks.Item {
-		c := &out[p.Tables.bucketOf(item)]
-		from.Person[k] = numbers[clicks.Person[k]]
-		c.take(from, k)
-		c.Item = append(c.Item, item)
+		out[to[item]].take(&clicks, k, numbers[clicks.Person[k]], places[item])
 	}
 	for b := range out {
 		if len(out[b].Person) == 0 && b != t.Source { // a bucket hears of itself in any case
@@ -544,11 +586,11 @@ func (p *plan) items(ctx context.Context, bucket int, batches func(*[]byte) bool
 		return err
 	}
 	places, people := placesOf(ids[itemSide]), len(ids[personSide])
-	out := map[int]*clickJoin{}
-	block := func(number int32) *clickJoin {
+	out := map[int]*blockRows{}
+	block := func(number int32) *blockRows {
 		b := p.Layout.Block(number)
 		if out[b] == nil {
-			out[b] = &clickJoin{}
+			out[b] = &blockRows{}
 		}
 		return out[b]
 	}
@@ -570,18 +612,20 @@ func (p *plan) items(ctx context.Context, bucket int, batches func(*[]byte) bool
 	}
 	var b []byte
 	for batches(&b) {
-		var some clickJoin
+		var some clickColumns
 		if err := unpack(b, &some); err != nil {
 			return err
 		}
-		for k, item := range some.Item {
+		numbered := make([]int32, len(some.Items))
+		for k, item := range some.Items {
 			place, known := places[item]
 			if !known {
 				return fmt.Errorf("%w: a click on %.80q, which no bucket has", ErrJob, item)
 			}
-			to := block(some.Person[k])
-			to.take(&some, k)
-			to.Number = append(to.Number, numbers[people+place])
+			numbered[k] = numbers[people+int(place)]
+		}
+		for k, item := range some.Item {
+			block(some.Person[k]).Clicks.take(&some, k, some.Person[k], numbered[item])
 		}
 		if err := hand(); err != nil {
 			return err
@@ -597,13 +641,7 @@ type nodeBlock struct {
 	Times          []int64
 	Source, Target []int32
 	Seconds        []int64
-	Logged         []loggedPair
-}
-
-// loggedPair is a pair of which it is known whether it was shown.
-type loggedPair struct {
-	graph.Link
-	Exposed, Linked bool
+	Logged         sample.ExposureLog
 }
 
 // blockTable is what the driver hears of a block.
@@ -622,17 +660,17 @@ type blockTable struct {
 
 // joinBlock makes a block of nodes and the links of its people.
 func (p *plan) joinBlock(ctx context.Context, block int, batches func(*[]byte) bool, emit func(int, []byte)) error {
-	var all clickJoin
+	var all blockRows
 	var b []byte
 	for batches(&b) {
-		var some clickJoin
+		var some blockRows
 		if err := unpack(b, &some); err != nil {
 			return err
 		}
-		for k := range some.Person {
-			all.take(&some, k)
+		all.Nodes = append(all.Nodes, some.Nodes...)
+		for k := range some.Clicks.Person {
+			all.Clicks.take(&some.Clicks, k, some.Clicks.Person[k], some.Clicks.Item[k])
 		}
-		all.Number, all.Nodes = append(all.Number, some.Number...), append(all.Nodes, some.Nodes...)
 	}
 	of := p.Layout.Blocks[block]
 	if len(all.Nodes) != of.Nodes {
@@ -663,10 +701,11 @@ func (p *plan) joinBlock(ctx context.Context, block int, batches func(*[]byte) b
 		kept.IDs, kept.Fields, kept.Times = append(kept.IDs, n.ID), append(kept.Fields, n.Field),
 			append(kept.Times, n.Time)
 	}
-	all.pairs(p.Tables, &kept)
+	all.Clicks.pairs(p.Tables, of, &kept)
 	out.Links = int64(len(kept.Source))
-	out.Logged = len(kept.Logged) > 0
-	out.Unshown = slices.ContainsFunc(kept.Logged, func(l loggedPair) bool { return !l.Exposed && !l.Linked })
+	for k, exposed := range kept.Logged.Exposed {
+		out.Logged, out.Unshown = true, out.Unshown || !exposed && !kept.Logged.Linked[k]
+	}
 	out.Timed = slices.ContainsFunc(kept.Seconds, func(t int64) bool { return t != graph.NoTime })
 	if vectors != nil {
 		if out.Vectors, err = p.shards().Write(ctx, fmt.Sprintf("vectors-%05d.npy", block), func(w io.Writer) error {
@@ -681,46 +720,69 @@ func (p *plan) joinBlock(ctx context.Context, block int, batches func(*[]byte) b
 	return emitDocument(emit, out)
 }
 
-// pairs makes links of clicks, pair by pair, and says which pairs are known to be shown.
-func (c *clickJoin) pairs(t *tablePlan, into *nodeBlock) {
-	order := make([]int, len(c.Person))
-	for k := range order {
-		order[k] = k
+// byPerson are the places of the clicks of each of a block's people, one person's after another's.
+func (c *clickColumns) byPerson(of shards.NodeBlock) (order, starts []int) {
+	starts = make([]int, of.Nodes+2)
+	for _, person := range c.Person {
+		starts[int(person)-of.First+2]++
 	}
-	slices.SortFunc(order, func(a, b int) int {
-		return cmp.Or(cmp.Compare(c.Person[a], c.Person[b]), cmp.Compare(c.Number[a], c.Number[b]),
-			cmp.Compare(c.Position[a], c.Position[b]))
-	})
+	for k := 2; k < len(starts); k++ {
+		starts[k] += starts[k-1]
+	}
+	order = make([]int, len(c.Person))
+	for k, person := range c.Person {
+		at := &starts[int(person)-of.First+1]
+		order[*at] = k
+		*at++
+	}
+	return order, starts[:of.Nodes+1]
+}
+
+// pairs makes links of clicks, pair by pair, and says which pairs are known to be shown.
+func (c *clickColumns) pairs(t *tablePlan, of shards.NodeBlock, into *nodeBlock) {
+	order, starts := c.byPerson(of)
+	for person := range of.Nodes {
+		rows := order[starts[person]:starts[person+1]]
+		slices.SortFunc(rows, func(a, b int) int {
+			return cmp.Or(cmp.Compare(c.Item[a], c.Item[b]), cmp.Compare(c.Position[a], c.Position[b]))
+		})
+		for len(rows) > 0 {
+			n := 1
+			for n < len(rows) && c.Item[rows[n]] == c.Item[rows[0]] {
+				n++
+			}
+			c.pair(t, rows[:n], into)
+			rows = rows[n:]
+		}
+	}
+}
+
+// pair makes a link of a pair's clicks, if it is one, and says whether it is known to be shown.
+func (c *clickColumns) pair(t *tablePlan, rows []int, into *nodeBlock) {
 	// A click of the impressions has a time where those of the table of clicks have one.
 	untimed := len(t.Files[clicksTable]) > 0 && !t.Columns.Timed
-	for from := 0; from < len(order); {
-		first := order[from]
-		link := graph.Link{Source: c.Person[first], Target: c.Number[first]}
-		clicks, did := exchange.NewPairClicks(), deed(0)
-		for ; from < len(order); from++ {
-			k := order[from]
-			if c.Person[k] != link.Source || c.Number[k] != link.Target {
-				break
-			}
-			if did |= c.Did[k]; c.Did[k]&didClick == 0 {
-				continue
-			}
-			seconds := c.Seconds[k]
-			if untimed {
-				seconds = graph.NoTime
-			}
-			clicks.Add(seconds, c.Value[k], t.Rule.Rated)
+	clicks, did := exchange.NewPairClicks(), deed(0)
+	for _, k := range rows {
+		if did |= c.Did[k]; c.Did[k]&didClick == 0 {
+			continue
 		}
-		linked := did&didClick != 0 && t.Rule.Linked(clicks)
-		if linked {
-			into.Source, into.Target = append(into.Source, link.Source), append(into.Target, link.Target)
-			into.Seconds = append(into.Seconds, clicks.First)
+		seconds := c.Seconds[k]
+		if untimed {
+			seconds = graph.NoTime
 		}
-		switch {
-		case did&didShow != 0:
-			into.Logged = append(into.Logged, loggedPair{link, did&didSee != 0, linked})
-		case t.Rule.Rated: // who rated an item had seen it
-			into.Logged = append(into.Logged, loggedPair{link, true, linked})
-		}
+		clicks.Add(seconds, c.Value[k], t.Rule.Rated)
 	}
+	source, target := c.Person[rows[0]], c.Item[rows[0]]
+	linked := did&didClick != 0 && t.Rule.Linked(clicks)
+	if linked {
+		into.Source, into.Target = append(into.Source, source), append(into.Target, target)
+		into.Seconds = append(into.Seconds, clicks.First)
+	}
+	if did&didShow == 0 && !t.Rule.Rated {
+		return
+	}
+	log := &into.Logged
+	log.Source, log.Target = append(log.Source, source), append(log.Target, target)
+	// Who rated an item had seen it.
+	log.Exposed, log.Linked = append(log.Exposed, did&didSee != 0 || did&didShow == 0), append(log.Linked, linked)
 }

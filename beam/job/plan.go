@@ -18,7 +18,7 @@ import (
 	"unseen/model"
 )
 
-// plan is what all workers share, as a side input.
+// plan is what all workers of a job share.
 type plan struct {
 	Version string             `json:"version"`
 	Root    string             `json:"root"`
@@ -89,16 +89,6 @@ type task struct {
 	Pairs  *shards.FileSum `json:"pairs,omitempty"`  // of a scan: sources, then targets, as int32
 }
 
-// create makes tasks and a plan elements of a pipeline.
-func create(s beam.Scope, p *plan, tasks []task) (shared, dealt beam.PCollection, err error) {
-	text, err := p.encode()
-	if err != nil {
-		return shared, dealt, err
-	}
-	dealt, err = deal(s, tasks)
-	return beam.Create(s.Scope("plan"), text), dealt, err
-}
-
 // deal makes tasks elements of a pipeline. They are dealt out anew, or a runner would keep all of them where they were
 // made.
 func deal(s beam.Scope, tasks []task) (dealt beam.PCollection, err error) {
@@ -112,8 +102,8 @@ func deal(s beam.Scope, tasks []task) (dealt beam.PCollection, err error) {
 	return beam.Reshuffle(s.Scope("deal"), beam.CreateList(s.Scope("tasks"), elements)), nil
 }
 
-// planned is a DoFn with its plan in it, for jobs that a fit asks for again and again. A plan beside the elements is
-// made by a step that ends before the others begin: Flink starts and ends workers for it.
+// planned is a DoFn with its plan in it. A plan beside the elements is made by a step that ends before the others
+// begin: Flink starts and ends workers for it, and Prism keeps asking whether it is there for as long as a worker works.
 type planned struct {
 	Plan []byte `json:"plan"`
 
@@ -154,16 +144,6 @@ func (p *plan) wanted() string { return p.Name + ".wanted" }
 // open reads the plan and a task.
 func (c *planned) open(ctx context.Context, element []byte) (*plan, *task, error) {
 	p, err := c.plan(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
-	t, err := decodeTask(element)
-	return p, t, err
-}
-
-// open reads what a DoFn was given.
-func open(element, shared []byte) (*plan, *task, error) {
-	p, err := decode(shared)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -103,7 +103,7 @@ func (e *Cluster) pieces(ctx context.Context, s *plan, tasks []task, take func(c
 	for k := range tasks {
 		left.names = append(left.names, pieceName(k))
 	}
-	if err := e.Runner.runFor(ctx, s.Piece.Kind, pipeline, left); err != nil {
+	if err := e.Runner.run(ctx, s.Piece.Kind, pipeline, left); err != nil {
 		return err
 	}
 	for _, name := range left.names {

@@ -24,7 +24,7 @@ import (
 )
 
 func init() {
-	register.DoFn3x1[context.Context, []byte, []byte, error](&listsFn{})
+	register.DoFn2x1[context.Context, []byte, error](&listsFn{})
 }
 
 // ListSettings say which lists to make.
@@ -119,12 +119,16 @@ func (e *Cluster) Recommend(ctx context.Context, m model.Model, to shards.Locati
 	}
 	p.Result, p.Name = work.Absolute().Root, unique("lists")
 	pipeline, scope := beam.NewPipelineWithRoot()
-	shared, dealt, err := create(scope, p, tasks)
+	dealt, err := deal(scope, tasks)
+	do := &listsFn{}
+	if err == nil {
+		err = do.carry(p)
+	}
 	if err != nil {
 		return nil, err
 	}
-	beam.ParDo0(scope.Scope("lists"), &listsFn{}, dealt, beam.SideInput{Input: shared})
-	if err := e.Runner.run(ctx, "lists", pipeline); err != nil {
+	beam.ParDo0(scope.Scope("lists"), do, dealt)
+	if err := e.Runner.run(ctx, "lists", pipeline, outcome{work, p.wanted(), lists.Parts}); err != nil {
 		return nil, err
 	}
 	text, err := json.MarshalIndent(lists, "", " ")
@@ -147,11 +151,11 @@ func listName(part int) string { return fmt.Sprintf("lists-%05d.jsonl", part) }
 func unique(name string) string { return fmt.Sprintf("%s-%016x", name, rand.Uint64()) }
 
 // listsFn makes the lists of some sources.
-type listsFn struct{}
+type listsFn struct{ planned }
 
 // ProcessElement writes one file.
-func (*listsFn) ProcessElement(ctx context.Context, element, shared []byte) error {
-	p, t, err := open(element, shared)
+func (f *listsFn) ProcessElement(ctx context.Context, element []byte) error {
+	p, t, err := f.open(ctx, element)
 	if err == nil {
 		err = p.lists(ctx, t)
 	}

@@ -29,7 +29,7 @@ import (
 // Version is what a driver and its workers must agree on. It changes with everything that they tell one another, and
 // with every change of the arithmetic; builds may set it to something finer with
 // -ldflags -X unseen/beam/job.Version=….
-var Version = "7"
+var Version = "8"
 
 // Runner says where jobs run.
 type Runner struct {
@@ -63,22 +63,15 @@ var running sync.Mutex
 
 var jobs atomic.Int64
 
-// run runs a pipeline to its end.
-func (r Runner) run(ctx context.Context, name string, p *beam.Pipeline) error {
-	return r.runFor(ctx, name, p, outcome{})
-}
-
-// runFor runs a pipeline until it has ended, or what is asked of it is there.
-func (r Runner) runFor(ctx context.Context, name string, p *beam.Pipeline, o outcome) error {
+// run runs a pipeline until it has ended, or what is asked of it is there.
+func (r Runner) run(ctx context.Context, name string, p *beam.Pipeline, o outcome) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if o.wanted != "" {
-		if _, err := o.where.WriteBytes(ctx, o.wanted, nil); err != nil {
-			return err
-		}
-		defer o.where.Remove(context.WithoutCancel(ctx), o.wanted)
+	if _, err := o.where.WriteBytes(ctx, o.wanted, nil); err != nil {
+		return err
 	}
+	defer o.where.Remove(context.WithoutCancel(ctx), o.wanted)
 	running.Lock()
 	defer running.Unlock()
 	runner := r.Name

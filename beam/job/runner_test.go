@@ -115,7 +115,7 @@ func TestResultEndsAJob(t *testing.T) {
 			began := time.Now()
 			pipeline, s := beam.NewPipelineWithRoot()
 			beam.Create(s, 1)
-			err := runner.runFor(t.Context(), "sum", pipeline, outcome{where, "wanted", []string{"a", "b"}})
+			err := runner.run(t.Context(), "sum", pipeline, outcome{where, "wanted", []string{"a", "b"}})
 			if c.fails == "" && err != nil || c.fails != "" && (!errors.Is(err, ErrJob) ||
 				!strings.Contains(err.Error(), c.fails)) {
 				t.Errorf("%v, where %q was expected", err, c.fails)
@@ -135,7 +135,7 @@ func TestStoppedRunCancelsItsJob(t *testing.T) {
 	run := func(ctx context.Context) error {
 		pipeline, s := beam.NewPipelineWithRoot()
 		beam.Create(s, 1)
-		return runner.runFor(ctx, "sum", pipeline, outcome{where, "wanted", []string{"a"}})
+		return runner.run(ctx, "sum", pipeline, outcome{where, "wanted", []string{"a"}})
 	}
 	stopped, stop := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer stop()

@@ -116,7 +116,7 @@ func (e *Cluster) evaluate(ctx context.Context, work shards.Location, s engine.S
 	for k := range tasks {
 		left.names = append(left.names, logitsName(k))
 	}
-	return len(tasks), e.Runner.runFor(ctx, "scan", pipeline, left)
+	return len(tasks), e.Runner.run(ctx, "scan", pipeline, left)
 }
 
 // scanPlan packs the models and the parameters of every version. A model file has both models, so that a scan of one
