@@ -3,7 +3,6 @@ package job
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"slices"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
@@ -93,12 +92,11 @@ func (f *collectFn) ProcessElement(ctx context.Context, _ int, documents func(*[
 
 // collect runs a job whose workers send documents to the driver: those of the last stage. The first is of tasks, and
 // each of the others is given what the one before it emits by key.
-func collect[T any](ctx context.Context, runner Runner, name string, p *plan, tasks []task, first string,
-	groups ...string) (out []T, err error) {
-	p.Name = unique(name)
+func collect[T any](ctx context.Context, runner Runner, p *plan, tasks []task, stages ...string) (out []T, err error) {
+	p.Name = unique(stages[0])
 	pipeline, s := beam.NewPipelineWithRoot()
 	emitted, err := deal(s, tasks)
-	for k, stage := range append([]string{first}, groups...) {
+	for k, stage := range stages {
 		var do carrier = &taskFn{Stage: stage}
 		if k > 0 {
 			do, emitted = &groupFn{Stage: stage}, beam.GroupByKey(s, emitted)
@@ -109,7 +107,7 @@ func collect[T any](ctx context.Context, runner Runner, name string, p *plan, ta
 		if err != nil {
 			return nil, err
 		}
-		emitted = beam.ParDo(s.Scope(fmt.Sprintf("%s %d", name, k+1)), do, emitted)
+		emitted = beam.ParDo(s.Scope(stage), do, emitted)
 	}
 	do := &collectFn{}
 	if err := do.carry(&plan{Result: p.Result, Name: p.Name}); err != nil {
@@ -117,7 +115,7 @@ func collect[T any](ctx context.Context, runner Runner, name string, p *plan, ta
 	}
 	beam.ParDo0(s.Scope("collect"), do, beam.GroupByKey(s, emitted))
 	location := shards.Location{Root: p.Result}
-	if err := runner.run(ctx, name, pipeline, outcome{location, p.wanted(), []string{p.Name}}); err != nil {
+	if err := runner.run(ctx, stages[0], pipeline, outcome{location, p.wanted(), []string{p.Name}}); err != nil {
 		return nil, err
 	}
 	text, err := location.ReadAll(ctx, p.Name)

@@ -9,7 +9,6 @@ import (
 	"math"
 	"slices"
 
-	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
 
 	"unseen/beam/shards"
@@ -159,22 +158,8 @@ func (c *clusterMoves) Move(ctx context.Context, side engine.Side, at *engine.Fa
 	}
 	p.Result = p.Factors.Root
 	tasks := c.cluster.rowTasks(side, p.Factors.most())
-	pipeline, scope := beam.NewPipelineWithRoot()
-	dealt, err := deal(scope, tasks)
-	do := &moveFn{}
-	if err == nil {
-		err = do.carry(p)
-	}
-	if err != nil {
-		return total, err
-	}
-	beam.ParDo0(scope.Scope("move"), do, dealt)
-	left := outcome{where: work, wanted: p.wanted()}
-	for k := range tasks {
-		left.names = append(left.names, movedName(k))
-	}
 	c.cluster.evaluations++
-	if err := c.cluster.Runner.run(ctx, "move", pipeline, left); err != nil {
+	if err := c.cluster.Runner.onTasks(ctx, "move", p, tasks, &moveFn{}, movedName); err != nil {
 		return total, err
 	}
 	row := 0

@@ -146,7 +146,7 @@ func (p *plan) importWorks(ctx context.Context, runner Runner, m *shards.Manifes
 	for _, path := range files {
 		tasks = append(tasks, task{Path: path})
 	}
-	blocks, err := collect[blockResult](ctx, runner, "works", p, tasks, "works", "block")
+	blocks, err := collect[blockResult](ctx, runner, p, tasks, "works", "block")
 	if err != nil {
 		return err
 	}
@@ -176,7 +176,7 @@ func (p *plan) importLinks(ctx context.Context, runner Runner, m *shards.Manifes
 	for b := range m.Blocks {
 		tasks = append(tasks, task{Source: b})
 	}
-	linked, err := collect[linksResult](ctx, runner, "links", p, tasks, "refer", "link")
+	linked, err := collect[linksResult](ctx, runner, p, tasks, "refer", "link")
 	if err != nil {
 		return links, err
 	}
@@ -216,7 +216,7 @@ func (p *plan) importPairs(ctx context.Context, runner Runner, m *shards.Manifes
 		}
 	}
 	tasks := rectangles(m)
-	drawn, err := collect[pairsResult](ctx, runner, "pairs", p, tasks, "pairs")
+	drawn, err := collect[pairsResult](ctx, runner, p, tasks, "pairs")
 	if err != nil {
 		return err
 	}

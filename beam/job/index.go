@@ -75,7 +75,7 @@ func (e *Cluster) MakeIndexes(ctx context.Context, s IndexSettings) ([]BlockInde
 	}
 	p := e.plan("index")
 	p.Index = &indexPlan{IndexSettings: s}
-	made, err := collect[BlockIndex](ctx, e.Runner, "index", p, tasks, "index")
+	made, err := collect[BlockIndex](ctx, e.Runner, p, tasks, "index")
 	slices.SortFunc(made, func(a, b BlockIndex) int { return a.Block - b.Block })
 	return made, err
 }
@@ -172,7 +172,7 @@ func (e *Cluster) measureIndexes(ctx context.Context, p *plan, least float64) (*
 	tasks := blockTasks(e.Manifest)
 	p.Result = e.Work.Absolute().Root
 	p.Index = &indexPlan{Sources: x.Sources, Blocks: make([]bool, len(x.Blocks))}
-	exact, err := collect[[][]float32](ctx, e.Runner, "best", p, tasks, "best")
+	exact, err := collect[[][]float32](ctx, e.Runner, p, tasks, "best")
 	if err != nil {
 		return nil, err
 	}
@@ -192,7 +192,7 @@ func (e *Cluster) measureIndexes(ctx context.Context, p *plan, least float64) (*
 		x.Least = append(x.Least, recommend.LeastScore(scores[0]))
 	}
 	p.Index = x
-	found, err := collect[[][]int](ctx, e.Runner, "found", p, tasks, "found")
+	found, err := collect[[][]int](ctx, e.Runner, p, tasks, "found")
 	if err != nil {
 		return nil, err
 	}

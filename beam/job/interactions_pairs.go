@@ -280,8 +280,8 @@ type drawnBlock struct {
 // does, once to count them.
 func (p *plan) drawSubset(ctx context.Context, runner Runner, m *shards.Manifest) ([]drawnBlock, error) {
 	d := p.Tables.Draw
-	job := func(name string, tasks []task) ([]drawnBlock, error) {
-		found, err := collect[drawnBlock](ctx, runner, name, p, tasks, name)
+	job := func(stage string, tasks []task) ([]drawnBlock, error) {
+		found, err := collect[drawnBlock](ctx, runner, p, tasks, stage)
 		slices.SortFunc(found, func(a, b drawnBlock) int { return a.Block - b.Block })
 		return found, err
 	}

@@ -236,7 +236,8 @@ func (p *plan) readTable(ctx context.Context, t *task, emit func(int, []byte)) e
 			if s.Clicked {
 				did |= didClick
 			}
-			return d.click(s.Person, s.Item, positionOf(ofShowing, t.First, s.Line), s.Seconds, float32(math.NaN()), did)
+			at := positionOf(ofShowing, t.First, s.Line)
+			return d.click(s.Person, s.Item, at, s.Seconds, float32(math.NaN()), did)
 		}, bad)
 	default:
 		err = d.readSide(ctx, t, options, bad)

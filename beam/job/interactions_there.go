@@ -106,7 +106,7 @@ func (p *plan) orderItems(ctx context.Context, runner Runner, m *shards.Manifest
 	if err := p.keep(ctx, orderName, order); err != nil {
 		return err
 	}
-	found, err := collect[drawnBlock](ctx, runner, "reach", p, p.sourceTasks(m), "reach")
+	found, err := collect[drawnBlock](ctx, runner, p, p.sourceTasks(m), "reach")
 	if err != nil {
 		return err
 	}

@@ -102,8 +102,27 @@ func deal(s beam.Scope, tasks []task) (dealt beam.PCollection, err error) {
 	return beam.Reshuffle(s.Scope("deal"), beam.CreateList(s.Scope("tasks"), elements)), nil
 }
 
+// onTasks runs a job that does something with every task, until the file that each leaves is there.
+func (r Runner) onTasks(ctx context.Context, name string, p *plan, tasks []task, do carrier,
+	left func(task int) string) error {
+	pipeline, scope := beam.NewPipelineWithRoot()
+	dealt, err := deal(scope, tasks)
+	if err == nil {
+		err = do.carry(p)
+	}
+	if err != nil {
+		return err
+	}
+	beam.ParDo0(scope.Scope(name), do, dealt)
+	o := outcome{where: shards.Location{Root: p.Result}, wanted: p.wanted()}
+	for k := range tasks {
+		o.names = append(o.names, left(k))
+	}
+	return r.run(ctx, name, pipeline, o)
+}
+
 // planned is a DoFn with its plan in it. A plan beside the elements is made by a step that ends before the others
-// begin: Flink starts and ends workers for it, and Prism keeps asking whether it is there for as long as a worker works.
+// begin: Flink starts and ends workers for it, and Prism asks without end whether it is there while a worker works.
 type planned struct {
 	Plan []byte `json:"plan"`
 

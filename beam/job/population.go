@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
 
 	"unseen/beam/shards"
@@ -89,25 +88,11 @@ func (e *Cluster) pieces(ctx context.Context, s *plan, tasks []task, take func(c
 	work := shards.Location{Root: e.Work.Path(unique(s.Piece.Kind))}
 	defer work.Discard(context.WithoutCancel(ctx))
 	s.Result = work.Absolute().Root
-	pipeline, scope := beam.NewPipelineWithRoot()
-	dealt, err := deal(scope, tasks)
-	do := &pieceFn{}
-	if err == nil {
-		err = do.carry(s)
-	}
-	if err != nil {
+	if err := e.Runner.onTasks(ctx, s.Piece.Kind, s, tasks, &pieceFn{}, pieceName); err != nil {
 		return err
 	}
-	beam.ParDo0(scope.Scope(s.Piece.Kind), do, dealt)
-	left := outcome{where: work, wanted: s.wanted()}
 	for k := range tasks {
-		left.names = append(left.names, pieceName(k))
-	}
-	if err := e.Runner.run(ctx, s.Piece.Kind, pipeline, left); err != nil {
-		return err
-	}
-	for _, name := range left.names {
-		content, err := work.ReadAll(ctx, name)
+		content, err := work.ReadAll(ctx, pieceName(k))
 		if err == nil {
 			err = take(content)
 		}

@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
 
 	"unseen/beam/shards"
@@ -118,17 +117,7 @@ func (e *Cluster) Recommend(ctx context.Context, m model.Model, to shards.Locati
 		}
 	}
 	p.Result, p.Name = work.Absolute().Root, unique("lists")
-	pipeline, scope := beam.NewPipelineWithRoot()
-	dealt, err := deal(scope, tasks)
-	do := &listsFn{}
-	if err == nil {
-		err = do.carry(p)
-	}
-	if err != nil {
-		return nil, err
-	}
-	beam.ParDo0(scope.Scope("lists"), do, dealt)
-	if err := e.Runner.run(ctx, "lists", pipeline, outcome{work, p.wanted(), lists.Parts}); err != nil {
+	if err := e.Runner.onTasks(ctx, "lists", p, tasks, &listsFn{}, listName); err != nil {
 		return nil, err
 	}
 	text, err := json.MarshalIndent(lists, "", " ")

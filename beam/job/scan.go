@@ -6,7 +6,6 @@ import (
 	"io"
 	"slices"
 
-	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
 
 	"unseen/beam/shards"
@@ -102,21 +101,7 @@ func (e *Cluster) evaluate(ctx context.Context, work shards.Location, s engine.S
 		}
 		tasks = append(tasks, task{Pairs: &file})
 	}
-	pipeline, scope := beam.NewPipelineWithRoot()
-	dealt, err := deal(scope, tasks)
-	do := &scanFn{}
-	if err == nil {
-		err = do.carry(p)
-	}
-	if err != nil {
-		return 0, err
-	}
-	beam.ParDo0(scope.Scope("scan"), do, dealt)
-	left := outcome{where: work, wanted: p.wanted()}
-	for k := range tasks {
-		left.names = append(left.names, logitsName(k))
-	}
-	return len(tasks), e.Runner.run(ctx, "scan", pipeline, left)
+	return len(tasks), e.Runner.onTasks(ctx, "scan", p, tasks, &scanFn{}, logitsName)
 }
 
 // scanPlan packs the models and the parameters of every version. A model file has both models, so that a scan of one
