@@ -28,13 +28,13 @@ var (
 	taskStages = map[string]taskStage{
 		"works": (*plan).read, "refer": (*plan).refer, "pairs": (*plan).pairs, // of an import of works
 		// Of an import of interactions.
-		"read": (*plan).readTable, "positions": (*plan).positions, "persons": (*plan).persons,
-		"split": (*plan).split, "count": (*plan).countDrawn, "draw": (*plan).draw, "reach": (*plan).reach,
+		"tables": (*plan).readTable, "numbers": (*plan).positions, "join": (*plan).persons,
+		"links": (*plan).split, "count": (*plan).countDrawn, "draw": (*plan).draw, "reach": (*plan).reach,
 	}
 	groupStages = map[string]groupStage{
 		"block": (*plan).block, "link": (*plan).link,
-		"gather": (*plan).gatherIDs, "ranks": (*plan).ranks, "numbers": (*plan).numbers, "items": (*plan).items,
-		"blocks": (*plan).joinBlock, "tables": (*plan).nodeTable,
+		"gather": (*plan).gatherIDs, "ranks": (*plan).ranks, "ids": (*plan).numbers, "items": (*plan).items,
+		"blocks": (*plan).joinBlock, "nodes": (*plan).nodeTable,
 	}
 )
 

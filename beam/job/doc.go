@@ -3,7 +3,7 @@
 //	fit.Descent ──parameters──► [shard] [shard] … ──one sum each──► group ──► sum ──► fit.Descent
 //
 // Cluster is engine.Engine on a cluster: Gradient is one job per evaluation. A worker reads a shard
-// with the rows of its two blocks of nodes and emits one sum; the parameters are a side input. Sums
+// with the rows of its two blocks of nodes and emits one sum; the parameters come with the job. Sums
 // are added in the order of the shards, so that a result depends on how the pairs were cut and on
 // nothing else: not on the runner, the number of workers or retries.
 //

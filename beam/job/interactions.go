@@ -195,7 +195,7 @@ func (p *plan) gatherTables(ctx context.Context, runner Runner, _ *shards.Manife
 			tasks = append(tasks, task{Path: path, Source: table, First: at})
 		}
 	}
-	found, err := collect[gathered](ctx, runner, p, tasks, "read", "gather")
+	found, err := collect[gathered](ctx, runner, p, tasks, "tables", "gather")
 	if err != nil {
 		return err
 	}
@@ -273,7 +273,7 @@ func (t *tablePlan) startChunks(counts map[int]int) error {
 
 // numberIDs numbers ids in the order in which they first come.
 func (p *plan) numberIDs(ctx context.Context, runner Runner, _ *shards.Manifest) error {
-	done, err := collect[int](ctx, runner, p, p.Tables.bucketTasks(), "positions", "ranks", "numbers")
+	done, err := collect[int](ctx, runner, p, p.Tables.bucketTasks(), "numbers", "ranks", "ids")
 	if err == nil && len(done) != len(p.Tables.Buckets) {
 		err = fmt.Errorf("%w: the ids of %d buckets came back, of %d", ErrJob, len(done), len(p.Tables.Buckets))
 	}
@@ -288,7 +288,7 @@ func (p *plan) joinTables(ctx context.Context, runner Runner, m *shards.Manifest
 	}
 	m.Nodes = t.Nodes
 	p.Layout = m.Layout()
-	blocks, err := collect[blockTable](ctx, runner, p, t.bucketTasks(), "persons", "items", "blocks")
+	blocks, err := collect[blockTable](ctx, runner, p, t.bucketTasks(), "join", "items", "blocks")
 	if err != nil {
 		return err
 	}
@@ -368,7 +368,7 @@ func (t *tablePlan) chooseLog(m *shards.Manifest, logged, unshown bool) error {
 
 // splitLinks writes the links and the tables of nodes.
 func (p *plan) splitLinks(ctx context.Context, runner Runner, m *shards.Manifest) error {
-	found, err := collect[linkTable](ctx, runner, p, blockTasks(m), "split", "tables")
+	found, err := collect[linkTable](ctx, runner, p, blockTasks(m), "links", "nodes")
 	if err != nil {
 		return err
 	}
