@@ -4,18 +4,11 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
-
 	"unseen/engine"
 	"unseen/fit"
 	"unseen/graph"
 	"unseen/model"
 )
-
-func init() {
-	register.DoFn3x1[context.Context, []byte, func(int, []byte), error](&allPairsFn{})
-	register.DoFn3x1[context.Context, []byte, func(int, []byte), error](&heldFn{})
-}
 
 // AllPairs implements engine.Engine: block of sources by block of targets, one sum per two blocks. The graph is that of
 // the shards, whose order is not known, so that the universe must be all pairs. It costs nodes² products; see
@@ -35,7 +28,7 @@ func (e *Cluster) AllPairs(ctx context.Context, _ *graph.Graph, by engine.Predic
 		return engine.Means{}, err
 	}
 	p.Floor = floor
-	sum, err := e.sum(ctx, "all-pairs", p, rectangles(m), &allPairsFn{})
+	sum, err := e.sum(ctx, p, rectangles(m), "allPairs")
 	if err != nil {
 		return engine.Means{}, err
 	}
@@ -65,23 +58,7 @@ func sumsOf(n numbered) engine.Sums {
 		PU: v[5], AP: v[6]}
 }
 
-// allPairsFn sums all pairs from one block to another.
-type allPairsFn struct{ planned }
-
-// ProcessElement emits one sum.
-func (f *allPairsFn) ProcessElement(ctx context.Context, element []byte, emit func(int, []byte)) error {
-	p, t, err := f.open(ctx, element)
-	if err != nil {
-		return mark(err)
-	}
-	sum, err := p.allPairs(ctx, t)
-	if err != nil {
-		return mark(err)
-	}
-	emit(t.Number/p.fan(), sum.encode())
-	return nil
-}
-
+// allPairs sums all pairs from one block to another.
 func (p *plan) allPairs(ctx context.Context, t *task) (numbered, error) {
 	from, to := p.Layout.Blocks[t.Source], p.Layout.Blocks[t.Target]
 	var numbers []int32
@@ -162,7 +139,7 @@ func (e *Cluster) Judge(ctx context.Context, by engine.Predictor) (HeldMeans, er
 	if err != nil {
 		return HeldMeans{}, err
 	}
-	sum, err := e.sum(ctx, "held-out", p, tasksOf(m.Test), &heldFn{})
+	sum, err := e.sum(ctx, p, tasksOf(m.Test), "held")
 	if err != nil {
 		return HeldMeans{}, err
 	}
@@ -182,23 +159,7 @@ func (e *Cluster) Judge(ctx context.Context, by engine.Predictor) (HeldMeans, er
 	return out, nil
 }
 
-// heldFn sums a shard of held-out pairs.
-type heldFn struct{ planned }
-
-// ProcessElement emits one sum.
-func (f *heldFn) ProcessElement(ctx context.Context, element []byte, emit func(int, []byte)) error {
-	p, t, err := f.open(ctx, element)
-	if err != nil {
-		return mark(err)
-	}
-	sum, err := p.held(ctx, t)
-	if err != nil {
-		return mark(err)
-	}
-	emit(t.Number/p.fan(), sum.encode())
-	return nil
-}
-
+// held sums a shard of held-out pairs.
 func (p *plan) held(ctx context.Context, t *task) (numbered, error) {
 	part, err := p.shards().Load(ctx, p.Layout, *t.Shard, nil, p.Threads)
 	if err != nil {

@@ -9,8 +9,6 @@ import (
 	"math"
 	"slices"
 
-	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
-
 	"unseen/beam/shards"
 	"unseen/engine"
 	"unseen/fit"
@@ -18,11 +16,6 @@ import (
 	"unseen/model"
 	"unseen/risk"
 )
-
-func init() {
-	register.DoFn2x1[context.Context, []byte, error](&moveFn{})
-	register.DoFn3x1[context.Context, []byte, func(int, []byte), error](&rowSumsFn{})
-}
 
 // Alternate implements engine.Engine. A round is three jobs: every task moves some sources, with all of their pairs,
 // then some targets, and then sums what all pairs have in common. Factors go to workers, and come back, as files in the
@@ -159,7 +152,7 @@ func (c *clusterMoves) Move(ctx context.Context, side engine.Side, at *engine.Fa
 	p.Result = p.Factors.Root
 	tasks := c.cluster.rowTasks(side, p.Factors.most())
 	c.cluster.evaluations++
-	if err := c.cluster.Runner.onTasks(ctx, "move", p, tasks, &moveFn{}, movedName); err != nil {
+	if err := c.cluster.Runner.leave(ctx, p, tasks, "move", movedName); err != nil {
 		return total, err
 	}
 	row := 0
@@ -192,7 +185,7 @@ func (c *clusterMoves) Sums(ctx context.Context, at *engine.FactorState) ([]floa
 		func(t task) bool { return len(t.Shards) == 0 })
 	p.Fan = fanFor(2 + 3*len(p.Factors.Cells)/4)
 	c.cluster.evaluations++
-	sum, err := c.cluster.sum(ctx, "fields", p, tasks, &rowSumsFn{})
+	sum, err := c.cluster.sum(ctx, p, tasks, "rowSums")
 	if err == nil && sum.Pairs != c.extent.Pairs {
 		err = fmt.Errorf("%w: sums over %d pairs came back, where %d were asked for", ErrJob, sum.Pairs, c.extent.Pairs)
 	}
@@ -348,18 +341,7 @@ func (f *factorPlan) most() int {
 
 func movedName(task int) string { return fmt.Sprintf("moved-%05d", task) }
 
-// moveFn moves some rows.
-type moveFn struct{ planned }
-
-// ProcessElement writes one file.
-func (f *moveFn) ProcessElement(ctx context.Context, element []byte) error {
-	p, t, err := f.open(ctx, element)
-	if err == nil {
-		err = p.move(ctx, t)
-	}
-	return mark(err)
-}
-
+// move moves some rows.
 func (p *plan) move(ctx context.Context, t *task) error {
 	w, err := p.factorRows(ctx, t)
 	if err != nil {
@@ -375,25 +357,14 @@ func (p *plan) move(ctx context.Context, t *task) error {
 	return err
 }
 
-// rowSumsFn sums what the pairs of some sources have in common.
-type rowSumsFn struct{ planned }
-
-// ProcessElement emits one sum.
-func (f *rowSumsFn) ProcessElement(ctx context.Context, element []byte, emit func(int, []byte)) error {
-	p, t, err := f.open(ctx, element)
-	if err != nil {
-		return mark(err)
-	}
+// rowSums sums what the pairs of some sources have in common.
+func (p *plan) rowSums(ctx context.Context, t *task) (numbered, error) {
 	w, err := p.factorRows(ctx, t)
 	if err != nil {
-		return mark(err)
+		return numbered{}, err
 	}
 	sums, err := w.moves.Sums(ctx, w.state)
-	if err != nil {
-		return mark(err)
-	}
-	emit(t.Number/p.fan(), numbered{t.Number, int64(w.pairs.Len()), sums}.encode())
-	return nil
+	return numbered{t.Number, int64(w.pairs.Len()), sums}, err
 }
 
 // factorRows is some rows of one side with all of their pairs, and the rows of the other side that these name.

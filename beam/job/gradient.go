@@ -3,24 +3,12 @@ package job
 import (
 	"context"
 	"fmt"
-	"slices"
-
-	"github.com/apache/beam/sdks/v2/go/pkg/beam"
-	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
 
 	"unseen/beam/shards"
 	"unseen/engine"
 	"unseen/fit"
 	"unseen/model"
 )
-
-func init() {
-	register.DoFn3x1[context.Context, []byte, func(int, []byte), error](&gradientFn{})
-	register.Emitter2[int, []byte]()
-	register.DoFn3x1[int, func(*[]byte) bool, func(int, []byte), error](&sumFn{})
-	register.DoFn3x1[context.Context, int, func(*[]byte) bool, error](&keepFn{})
-	register.Iter1[[]byte]()
-}
 
 // Cluster is engine.Engine on a cluster: of everything that goes over all pairs of the shards. What is about pairs or
 // targets in the driver's memory is computed there.
@@ -64,7 +52,7 @@ func (e *Cluster) Gradient(ctx context.Context, o *engine.Objective, params []fl
 	e.evaluations++
 	p := e.plan("gradient")
 	p.Settings, p.Extent, p.Params, p.Gradient = e.Settings, e.extent(), packed(params), grad != nil
-	sum, err := e.sum(ctx, "gradient", p, tasksOf(e.Manifest.Train), &gradientFn{})
+	sum, err := e.sum(ctx, p, tasksOf(e.Manifest.Train), "gradient")
 	if err != nil {
 		return engine.Parts{}, err
 	}
@@ -117,38 +105,6 @@ func (e *Cluster) plan(name string) *plan {
 		Name: unique(name), Threads: e.Runner.threads()}
 }
 
-// sum runs a job whose workers emit one sum per task, and returns the sum of them all.
-func (e *Cluster) sum(ctx context.Context, name string, p *plan, tasks []task, fn carrier) (numbered, error) {
-	if len(tasks) == 0 {
-		return numbered{}, fmt.Errorf("%w: %s has nothing to sum over", ErrJob, name)
-	}
-	pipeline, s := beam.NewPipelineWithRoot()
-	dealt, err := deal(s, tasks)
-	if err == nil {
-		err = fn.carry(p)
-	}
-	keep := &keepFn{}
-	if err == nil { // where to
-		err = keep.carry(&plan{Result: p.Result, Name: p.Name})
-	}
-	if err != nil {
-		return numbered{}, err
-	}
-	groups := beam.ParDo(s.Scope(name), fn, dealt)
-	for left := len(tasks); ; {
-		groups = beam.ParDo(s.Scope("groups"), &sumFn{Fan: p.fan()}, beam.GroupByKey(s, groups))
-		if left = (left + p.fan() - 1) / p.fan(); left <= p.fan() {
-			break
-		}
-	}
-	beam.ParDo0(s.Scope("keep"), keep, beam.GroupByKey(s, groups))
-	if err := e.Runner.run(ctx, name, pipeline, outcome{e.Work, p.wanted(), []string{p.Name}}); err != nil {
-		e.Work.Remove(context.WithoutCancel(ctx), p.Name)
-		return numbered{}, err
-	}
-	return result(ctx, e.Work, p.Name)
-}
-
 // mostFan is how many sums are added at a time: a tree, at every level in the order of the tasks.
 const mostFan = 64
 
@@ -163,23 +119,7 @@ func (p *plan) fan() int {
 	return mostFan
 }
 
-// gradientFn sums a shard.
-type gradientFn struct{ planned }
-
-// ProcessElement emits one sum, never one per pair.
-func (f *gradientFn) ProcessElement(ctx context.Context, element []byte, emit func(int, []byte)) error {
-	p, t, err := f.open(ctx, element)
-	if err != nil {
-		return mark(err)
-	}
-	sum, err := p.gradient(ctx, t)
-	if err != nil {
-		return mark(err)
-	}
-	emit(t.Number/p.fan(), sum.encode())
-	return nil
-}
-
+// gradient sums a shard.
 func (p *plan) gradient(ctx context.Context, t *task) (numbered, error) {
 	part, err := p.shards().Load(ctx, p.Layout, *t.Shard, nil, p.Threads)
 	if err != nil {
@@ -200,61 +140,4 @@ func (p *plan) gradient(ctx context.Context, t *task) (numbered, error) {
 		return numbered{}, fmt.Errorf("%s: %w", p.shards().Path(t.Shard.File.Name), err)
 	}
 	return numbered{t.Number, int64(part.Pairs.Len()), append([]float64{parts.Likelihood, parts.Risk}, grad...)}, nil
-}
-
-// sumFn adds the sums of some tasks in their order.
-type sumFn struct {
-	Fan int // how many of these sums are added next
-}
-
-// ProcessElement emits the sum under the key of those that it is added to.
-func (f *sumFn) ProcessElement(key int, sums func(*[]byte) bool, emit func(int, []byte)) error {
-	total, err := add(sums)
-	if err != nil {
-		return mark(err)
-	}
-	total.Number = key
-	emit(key/f.Fan, total.encode())
-	return nil
-}
-
-func add(sums func(*[]byte) bool) (numbered, error) {
-	var all []numbered
-	var b []byte
-	for sums(&b) {
-		n, err := decodeNumbered(b)
-		if err != nil {
-			return numbered{}, err
-		}
-		all = append(all, n)
-	}
-	slices.SortFunc(all, func(a, b numbered) int { return a.Number - b.Number })
-	total := all[0]
-	for k, n := range all[1:] {
-		if n.Number == all[k].Number || len(n.Values) != len(total.Values) {
-			return numbered{}, fmt.Errorf("the sums of tasks %d and %d do not belong together", all[k].Number, n.Number)
-		}
-		total.Pairs += n.Pairs
-		for i, v := range n.Values {
-			total.Values[i] += v
-		}
-	}
-	return total, nil
-}
-
-// keepFn adds the last sums and writes them where the driver looks.
-type keepFn struct{ planned }
-
-// ProcessElement writes the result; a second attempt writes the same.
-func (f *keepFn) ProcessElement(ctx context.Context, _ int, sums func(*[]byte) bool) error {
-	p, err := f.plan(ctx)
-	if err != nil {
-		return mark(err)
-	}
-	total, err := add(sums)
-	if err != nil {
-		return mark(err)
-	}
-	_, err = shards.Location{Root: p.Result}.WriteBytes(ctx, p.Name, total.encode())
-	return mark(err)
 }

@@ -6,8 +6,6 @@ import (
 	"math"
 	"slices"
 
-	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
-
 	"unseen/engine"
 	"unseen/evaluate"
 	"unseen/fit"
@@ -15,10 +13,6 @@ import (
 	"unseen/model"
 	"unseen/risk"
 )
-
-func init() {
-	register.DoFn3x1[context.Context, []byte, func(int, []byte), error](&heldRisksFn{})
-}
 
 // HeldRisks is what all held-out pairs say of a model. Intervals are over sources and take π̂ and ŷ for known.
 type HeldRisks struct {
@@ -75,7 +69,7 @@ func (e *Cluster) HeldRisks(ctx context.Context, by []engine.Predictor, s HeldSe
 	width := p.Held.width()
 	want := (1+s.Draws)*width + 2*aucBins*len(by)
 	p.Fan = fanFor(want)
-	sum, err := e.sum(ctx, "held-out", p, tasksOf(e.Manifest.Test), &heldRisksFn{})
+	sum, err := e.sum(ctx, p, tasksOf(e.Manifest.Test), "heldRisks")
 	if err != nil {
 		return nil, err
 	}
@@ -129,23 +123,7 @@ type heldPlan struct {
 // width is how many sums a replicate has: the weight, and of every model the risk by every scheme.
 func (h *heldPlan) width() int { return 1 + len(h.Models)*len(risk.Panel()) }
 
-// heldRisksFn sums a shard of held-out pairs.
-type heldRisksFn struct{ planned }
-
-// ProcessElement emits one sum.
-func (f *heldRisksFn) ProcessElement(ctx context.Context, element []byte, emit func(int, []byte)) error {
-	p, t, err := f.open(ctx, element)
-	if err != nil {
-		return mark(err)
-	}
-	sum, err := p.heldRisks(ctx, t)
-	if err != nil {
-		return mark(err)
-	}
-	emit(t.Number/p.fan(), sum.encode())
-	return nil
-}
-
+// heldRisks sums a shard of held-out pairs.
 func (p *plan) heldRisks(ctx context.Context, t *task) (numbered, error) {
 	part, err := p.shards().Load(ctx, p.Layout, *t.Shard, nil, p.Threads)
 	if err != nil {

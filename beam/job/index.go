@@ -18,10 +18,6 @@ import (
 	"unseen/recommend"
 )
 
-func init() {
-	taskStages["index"], taskStages["best"], taskStages["found"] = (*plan).makeIndex, (*plan).best, (*plan).found
-}
-
 // IndexSettings say how the vectors of blocks are indexed.
 type IndexSettings struct {
 	// Fewest is how many nodes a block has at least that gets an index: fewer are compared one by one in the same

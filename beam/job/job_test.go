@@ -428,7 +428,7 @@ func TestWorkerOfAnotherVersionIsNamed(t *testing.T) {
 	own := Version
 	defer func() { Version = own }()
 	Version = "0.9"
-	err := (&gradientFn{planned{Plan: text}}).ProcessElement(t.Context(), []byte("{}"), nil)
+	err := (&taskFn{planned{Plan: text}, "gradient"}).ProcessElement(t.Context(), []byte("{}"), nil)
 	if err == nil || !strings.Contains(err.Error(), "unseen-beam 0.9") || !strings.Contains(err.Error(), "the driver "+
 		own) {
 		t.Errorf("another version gives %v", err)

@@ -10,8 +10,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/apache/beam/sdks/v2/go/pkg/beam"
-
 	"unseen/beam/shards"
 	"unseen/engine"
 	"unseen/fit"
@@ -89,38 +87,6 @@ type task struct {
 	Pairs  *shards.FileSum `json:"pairs,omitempty"`  // of a scan: sources, then targets, as int32
 }
 
-// deal makes tasks elements of a pipeline. They are dealt out anew, or a runner would keep all of them where they were
-// made.
-func deal(s beam.Scope, tasks []task) (dealt beam.PCollection, err error) {
-	elements := make([][]byte, len(tasks))
-	for k, t := range tasks {
-		t.Number = k
-		if elements[k], err = json.Marshal(t); err != nil {
-			return dealt, err
-		}
-	}
-	return beam.Reshuffle(s.Scope("deal"), beam.CreateList(s.Scope("tasks"), elements)), nil
-}
-
-// onTasks runs a job that does something with every task, until the file that each leaves is there.
-func (r Runner) onTasks(ctx context.Context, name string, p *plan, tasks []task, do carrier,
-	left func(task int) string) error {
-	pipeline, scope := beam.NewPipelineWithRoot()
-	dealt, err := deal(scope, tasks)
-	if err == nil {
-		err = do.carry(p)
-	}
-	if err != nil {
-		return err
-	}
-	beam.ParDo0(scope.Scope(name), do, dealt)
-	o := outcome{where: shards.Location{Root: p.Result}, wanted: p.wanted()}
-	for k := range tasks {
-		o.names = append(o.names, left(k))
-	}
-	return r.run(ctx, name, pipeline, o)
-}
-
 // planned is a DoFn with its plan in it. A plan beside the elements is made by a step that ends before the others
 // begin: Flink starts and ends workers for it, and Prism asks without end whether it is there while a worker works.
 type planned struct {
@@ -129,13 +95,10 @@ type planned struct {
 	decoded *plan
 }
 
-// carrier is such a DoFn.
-type carrier interface{ carry(*plan) error }
-
-// carry implements carrier.
-func (c *planned) carry(p *plan) (err error) {
-	c.Plan, err = p.encode()
-	return err
+// carried returns the plan for a DoFn.
+func (p *plan) carried() (planned, error) {
+	text, err := p.encode()
+	return planned{Plan: text}, err
 }
 
 // plan reads what is carried, once. It returns errUnwanted when nobody waits for the job any more.

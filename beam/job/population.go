@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
-
 	"unseen/beam/shards"
 	"unseen/engine"
 	"unseen/fit"
@@ -17,11 +15,6 @@ import (
 	"unseen/risk"
 	"unseen/sample"
 )
-
-func init() {
-	register.DoFn2x1[context.Context, []byte, error](&pieceFn{})
-	register.DoFn3x1[context.Context, []byte, func(int, []byte), error](&likelihoodFn{})
-}
 
 // Population returns the training pairs of the shards for fit.FitPopulation. Of these the driver keeps at most so many
 // in memory; 0 means as many as fit.Fit.
@@ -88,7 +81,7 @@ func (e *Cluster) pieces(ctx context.Context, s *plan, tasks []task, take func(c
 	work := shards.Location{Root: e.Work.Path(unique(s.Piece.Kind))}
 	defer work.Discard(context.WithoutCancel(ctx))
 	s.Result = work.Absolute().Root
-	if err := e.Runner.onTasks(ctx, s.Piece.Kind, s, tasks, &pieceFn{}, pieceName); err != nil {
+	if err := e.Runner.leave(ctx, s, tasks, "piece", pieceName); err != nil {
 		return err
 	}
 	for k := range tasks {
@@ -313,24 +306,17 @@ func joined(all []*drawnPiece, numbers []int32) (*graph.Pairs, []risk.Exposure) 
 	return e.Pairs, e.Exposure
 }
 
-// pieceFn does what a piece plan says to a shard.
-type pieceFn struct{ planned }
-
-// ProcessElement writes one file; a second attempt writes the same.
-func (f *pieceFn) ProcessElement(ctx context.Context, element []byte) error {
-	p, t, err := f.open(ctx, element)
-	if err != nil {
-		return mark(err)
-	}
+// leavePiece leaves what a piece plan asks of a shard; a second attempt leaves the same.
+func (p *plan) leavePiece(ctx context.Context, t *task) error {
 	found, err := p.piece(ctx, t)
 	if err != nil {
-		return mark(err)
+		return err
 	}
 	content, err := pack(found)
 	if err == nil {
 		_, err = shards.Location{Root: p.Result}.WriteBytes(ctx, pieceName(t.Number), content)
 	}
-	return mark(err)
+	return err
 }
 
 func (p *plan) piece(ctx context.Context, t *task) (any, error) {
@@ -559,7 +545,7 @@ func (l *likelihood) over(ctx context.Context, name string, theta []float64, wan
 	s.Likelihood = &likelihoodPlan{Design: l.of, Theta: theta, Information: name == "information", Root: l.root,
 		Leverage: l.leverage}
 	s.Fan = fanFor(want)
-	sum, err := l.sum(ctx, name, s, tasksOf(l.shards), &likelihoodFn{})
+	sum, err := l.sum(ctx, s, tasksOf(l.shards), "likelihood")
 	if err != nil {
 		return nil, err
 	}
@@ -573,23 +559,7 @@ func (l *likelihood) over(ctx context.Context, name string, theta []float64, wan
 	return sum.Values, nil
 }
 
-// likelihoodFn sums a design over a shard.
-type likelihoodFn struct{ planned }
-
-// ProcessElement emits one sum.
-func (f *likelihoodFn) ProcessElement(ctx context.Context, element []byte, emit func(int, []byte)) error {
-	p, t, err := f.open(ctx, element)
-	if err != nil {
-		return mark(err)
-	}
-	sum, err := p.likelihood(ctx, t)
-	if err != nil {
-		return mark(err)
-	}
-	emit(t.Number/p.fan(), sum.encode())
-	return nil
-}
-
+// likelihood sums a design over a shard.
 func (p *plan) likelihood(ctx context.Context, t *task) (numbered, error) {
 	s := p.Likelihood
 	part, err := p.shards().Load(ctx, p.Layout, *t.Shard, s.Design.Choice, p.Threads)

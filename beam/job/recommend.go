@@ -13,18 +13,12 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
-
 	"unseen/beam/shards"
 	"unseen/engine"
 	"unseen/graph"
 	"unseen/model"
 	"unseen/recommend"
 )
-
-func init() {
-	register.DoFn2x1[context.Context, []byte, error](&listsFn{})
-}
 
 // ListSettings say which lists to make.
 type ListSettings struct {
@@ -117,7 +111,7 @@ func (e *Cluster) Recommend(ctx context.Context, m model.Model, to shards.Locati
 		}
 	}
 	p.Result, p.Name = work.Absolute().Root, unique("lists")
-	if err := e.Runner.onTasks(ctx, "lists", p, tasks, &listsFn{}, listName); err != nil {
+	if err := e.Runner.leave(ctx, p, tasks, "lists", listName); err != nil {
 		return nil, err
 	}
 	text, err := json.MarshalIndent(lists, "", " ")
@@ -139,18 +133,7 @@ func listName(part int) string { return fmt.Sprintf("lists-%05d.jsonl", part) }
 
 func unique(name string) string { return fmt.Sprintf("%s-%016x", name, rand.Uint64()) }
 
-// listsFn makes the lists of some sources.
-type listsFn struct{ planned }
-
-// ProcessElement writes one file.
-func (f *listsFn) ProcessElement(ctx context.Context, element []byte) error {
-	p, t, err := f.open(ctx, element)
-	if err == nil {
-		err = p.lists(ctx, t)
-	}
-	return mark(err)
-}
-
+// lists makes the lists of some sources.
 func (p *plan) lists(ctx context.Context, t *task) error {
 	location := p.shards()
 	var numbers []int32

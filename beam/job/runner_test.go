@@ -174,10 +174,7 @@ func TestUnwantedTasksAreLeft(t *testing.T) {
 	p.Params = packed(make([]float32, o.Size()))
 	emitted := 0
 	do := func() error {
-		f := &gradientFn{}
-		if err := f.carry(p); err != nil {
-			return err
-		}
+		f := &taskFn{must(p.carried())(t), "gradient"}
 		task := must(json.Marshal(tasksOf(cluster.Manifest.Train)[0]))(t)
 		return f.ProcessElement(t.Context(), task, func(int, []byte) { emitted++ })
 	}

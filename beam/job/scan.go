@@ -6,18 +6,12 @@ import (
 	"io"
 	"slices"
 
-	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
-
 	"unseen/beam/shards"
 	"unseen/engine"
 	"unseen/graph"
 	"unseen/internal/kern"
 	"unseen/model"
 )
-
-func init() {
-	register.DoFn2x1[context.Context, []byte, error](&scanFn{})
-}
 
 // Scan implements engine.Engine.
 //
@@ -101,7 +95,7 @@ func (e *Cluster) evaluate(ctx context.Context, work shards.Location, s engine.S
 		}
 		tasks = append(tasks, task{Pairs: &file})
 	}
-	return len(tasks), e.Runner.onTasks(ctx, "scan", p, tasks, &scanFn{}, logitsName)
+	return len(tasks), e.Runner.leave(ctx, p, tasks, "scan", logitsName)
 }
 
 // scanPlan packs the models and the parameters of every version. A model file has both models, so that a scan of one
@@ -175,18 +169,7 @@ func visitLogits(ctx context.Context, work shards.Location, s engine.Scan, numbe
 
 func logitsName(task int) string { return fmt.Sprintf("logits-%05d", task) }
 
-// scanFn evaluates the models on some pairs.
-type scanFn struct{ planned }
-
-// ProcessElement writes one file.
-func (f *scanFn) ProcessElement(ctx context.Context, element []byte) error {
-	p, t, err := f.open(ctx, element)
-	if err == nil {
-		err = p.scan(ctx, t)
-	}
-	return mark(err)
-}
-
+// scan evaluates the models on some pairs.
 func (p *plan) scan(ctx context.Context, t *task) error {
 	work := shards.Location{Root: p.Result}
 	content, err := work.Read(ctx, *t.Pairs)
