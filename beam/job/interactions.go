@@ -229,8 +229,8 @@ func (p *plan) gatherTables(ctx context.Context, runner Runner, _ *shards.Manife
 	}
 	options := exchange.Options{Flags: t.Settings.Flags}
 	clicks := t.Files[clicksTable]
-	if t.Columns.Rows == 0 && len(t.Files[showingsTable]) == 0 {
-		return exchange.NoClicks(clicks[0])
+	if t.Columns.Rows+t.Showings == 0 {
+		return exchange.NoClicks(slices.Concat(clicks, t.Files[showingsTable])[0])
 	}
 	if t.Rule, err = t.Columns.Rule(strings.Join(clicks[:min(1, len(clicks))], ""), options); err != nil {
 		return err

@@ -486,6 +486,14 @@ func TestTablesThatAreRefused(t *testing.T) {
 		"impressions nobody clicked": {func(s *shop, o *InteractionSettings) {
 			o.Clicks, o.Impressions = nil, []string{s.write(t, "shown.csv", "user_id,item_id\np1,i1\n")}
 		}, "what was clicked"},
+		"impressions without rows": {func(s *shop, o *InteractionSettings) {
+			o.Clicks, o.Impressions = nil, []string{s.write(t, "shown.csv", "user_id,item_id,clicked\n")}
+		}, "shown.csv: bad record: no clicks"},
+		"neither clicks nor impressions": {func(s *shop, o *InteractionSettings) {
+			o.Clicks = []string{s.write(t, "few.csv", "user_id,item_id\n")}
+			o.Impressions = []string{s.write(t, "shown.csv", "user_id,item_id\n")}
+			o.Items, o.Users, o.Encoder = nil, nil, ""
+		}, "few.csv: bad record: no clicks"},
 		"no tables": {func(s *shop, o *InteractionSettings) { o.Clicks = nil }, "no clicks to import"},
 		"a log of no kind": {func(_ *shop, o *InteractionSettings) { o.Flags = map[string]string{"log": "all"} },
 			"unknown kind of log \"all\""},
