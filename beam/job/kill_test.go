@@ -51,7 +51,7 @@ func TestKilledTaskManagerChangesNothing(t *testing.T) {
 		for i := range params {
 			params[i] = float32(i%7) / 10
 		}
-		killed{web, pids, "gradientFn"}.compare(t, cluster, flink, func(ctx context.Context) (any, error) {
+		killed{web, pids}.compare(t, cluster, flink, func(ctx context.Context) (any, error) {
 			grad := make([]float64, o.Size())
 			parts, err := cluster.Gradient(ctx, o, params, grad)
 			return append(grad, parts.Total()), err
@@ -65,7 +65,7 @@ func TestKilledTaskManagerChangesNothing(t *testing.T) {
 		for i := range theta {
 			theta[i] = .3 * float64(i%4-2)
 		}
-		killed{web, pids, "likelihoodFn"}.compare(t, cluster, flink, func(ctx context.Context) (any, error) {
+		killed{web, pids}.compare(t, cluster, flink, func(ctx context.Context) (any, error) {
 			design, err := cluster.Population(0).Design(ctx, of)
 			if err != nil {
 				return nil, err
@@ -82,7 +82,7 @@ func TestKilledTaskManagerChangesNothing(t *testing.T) {
 		settings := tables.settings(8)
 		settings.Nodes, settings.Pairs = 6000, 500_000
 		cluster := &Cluster{Manifest: &shards.Manifest{}}
-		killed{web, pids, "taskFn"}.compare(t, cluster, flink, func(ctx context.Context) (any, error) {
+		killed{web, pids}.compare(t, cluster, flink, func(ctx context.Context) (any, error) {
 			to := shards.Location{Root: filepath.Join(t.TempDir(), "shards")}
 			m, _, err := ImportInteractions(ctx, cluster.Runner, to, settings)
 			if err == nil {
@@ -123,7 +123,7 @@ func TestStoppedRunEndsOnFlink(t *testing.T) {
 		done <- err
 	}()
 	for {
-		if j, ok := newest(); ok && runningOn(t, web, j.ID, "gradientFn") != "" {
+		if j, ok := newest(); ok && runningOn(t, web, j.ID) != "" {
 			break
 		}
 		time.Sleep(100 * time.Millisecond)
@@ -145,8 +145,8 @@ func TestStoppedRunEndsOnFlink(t *testing.T) {
 		len(cluster.Manifest.Train), time.Since(began).Round(100*time.Millisecond))
 }
 
-// killed is where to find a task manager that works at a step.
-type killed struct{ web, pids, step string }
+// killed is where to find a task manager that works at tasks.
+type killed struct{ web, pids string }
 
 // compare computes on Prism, and again on Flink with a task manager killed in the middle.
 func (k killed) compare(t *testing.T, cluster *Cluster, flink Runner,
@@ -182,9 +182,9 @@ func (k killed) compare(t *testing.T, cluster *Cluster, flink Runner,
 			t.Fatal("the job does not begin to run")
 		}
 		for _, j := range jobsOf(t, k.web) {
-			if !known[j.ID] && j.State == "RUNNING" && runningOn(t, k.web, j.ID, k.step) != "" {
+			if !known[j.ID] && j.State == "RUNNING" && runningOn(t, k.web, j.ID) != "" {
 				time.Sleep(time.Second) // into the middle; a step that is over then was too short
-				id, victim = j.ID, runningOn(t, k.web, j.ID, k.step)
+				id, victim = j.ID, runningOn(t, k.web, j.ID)
 			}
 		}
 	}
@@ -251,15 +251,15 @@ func jobsOf(t *testing.T, web string) []flinkJob {
 	return all.Jobs
 }
 
-// runningOn returns a task manager on which a step of a job is running.
-func runningOn(t *testing.T, web, id, step string) string {
+// runningOn returns a task manager on which tasks of a job are running.
+func runningOn(t *testing.T, web, id string) string {
 	t.Helper()
 	var job struct {
 		Vertices []struct{ ID, Name string } `json:"vertices"`
 	}
 	ask(t, web+"/jobs/"+id, &job)
 	for _, v := range job.Vertices {
-		if !strings.Contains(v.Name, step) {
+		if !strings.Contains(v.Name, "taskFn") {
 			continue
 		}
 		var on struct {
