@@ -445,7 +445,7 @@ func doctorClaims(rows []*DoctorRow) []Claim {
 	claims := []Claim{
 		{"What the doctor claims of π, y and the ratio holds in 91% of the worlds of every kind that its family " +
 			"contains",
-			metIf(missing.share <= .09), "It does not in: " + perKind},
+			metIf(missing.share <= .09), "Worlds in which it does not hold: " + perKind},
 		{"Over all kinds, 95% of these claims hold", metIf(float64(holds) >= .95*float64(all)),
 			fmt.Sprintf("%d of %d hold.", holds, all)},
 		{"At most 5% of the worlds of any kind are called identified beside a claim that does not hold",
