@@ -28,7 +28,7 @@ func (e *Cluster) AllPairs(ctx context.Context, _ *graph.Graph, by engine.Predic
 		return engine.Means{}, err
 	}
 	p.Floor = floor
-	sum, err := e.sum(ctx, p, rectangles(m), "allPairs")
+	sum, err := e.sum(ctx, p, rectangles(m), "all-pairs")
 	if err != nil {
 		return engine.Means{}, err
 	}
@@ -139,7 +139,7 @@ func (e *Cluster) Judge(ctx context.Context, by engine.Predictor) (HeldMeans, er
 	if err != nil {
 		return HeldMeans{}, err
 	}
-	sum, err := e.sum(ctx, p, tasksOf(m.Test), "held")
+	sum, err := e.sum(ctx, p, tasksOf(m.Test), "held-out")
 	if err != nil {
 		return HeldMeans{}, err
 	}

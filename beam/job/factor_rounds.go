@@ -185,7 +185,7 @@ func (c *clusterMoves) Sums(ctx context.Context, at *engine.FactorState) ([]floa
 		func(t task) bool { return len(t.Shards) == 0 })
 	p.Fan = fanFor(2 + 3*len(p.Factors.Cells)/4)
 	c.cluster.evaluations++
-	sum, err := c.cluster.sum(ctx, p, tasks, "rowSums")
+	sum, err := c.cluster.sum(ctx, p, tasks, "row-sums")
 	if err == nil && sum.Pairs != c.extent.Pairs {
 		err = fmt.Errorf("%w: sums over %d pairs came back, where %d were asked for", ErrJob, sum.Pairs, c.extent.Pairs)
 	}

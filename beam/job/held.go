@@ -69,7 +69,7 @@ func (e *Cluster) HeldRisks(ctx context.Context, by []engine.Predictor, s HeldSe
 	width := p.Held.width()
 	want := (1+s.Draws)*width + 2*aucBins*len(by)
 	p.Fan = fanFor(want)
-	sum, err := e.sum(ctx, p, tasksOf(e.Manifest.Test), "heldRisks")
+	sum, err := e.sum(ctx, p, tasksOf(e.Manifest.Test), "held-out-risks")
 	if err != nil {
 		return nil, err
 	}

@@ -81,7 +81,7 @@ func (e *Cluster) pieces(ctx context.Context, s *plan, tasks []task, take func(c
 	work := shards.Location{Root: e.Work.Path(unique(s.Piece.Kind))}
 	defer work.Discard(context.WithoutCancel(ctx))
 	s.Result = work.Absolute().Root
-	if err := e.Runner.leave(ctx, s, tasks, "piece", pieceName); err != nil {
+	if err := e.Runner.leave(ctx, s, tasks, "pieces", pieceName); err != nil {
 		return err
 	}
 	for k := range tasks {

@@ -12,16 +12,15 @@ import (
 	"unseen/beam/shards"
 )
 
-// A job does a stage on every task, by one function. Tasks leave files (leave), or emit sums, which are added in a tree
-// (sum), or emit something by key for another stage, the last of which sends documents to the driver (collect).
-
 // taskStage is what workers do with a task, and groupStage what they do with what was emitted by a key.
 type (
 	taskStage  = func(p *plan, ctx context.Context, t *task, emit func(int, []byte)) error
 	groupStage = func(p *plan, ctx context.Context, key int, batches func(*[]byte) bool, emit func(int, []byte)) error
 )
 
-// taskStages and groupStages are all stages.
+// taskStages and groupStages are all stages, by names that jobs and errors have too. A job begins with a stage on every
+// task. Tasks leave files (leave), or emit sums, which are added in a tree (sum), or emit something by key for another
+// stage, the last of which sends documents to the driver (collect).
 var (
 	taskStages  map[string]taskStage
 	groupStages map[string]groupStage
@@ -29,10 +28,10 @@ var (
 
 func init() {
 	taskStages = map[string]taskStage{
-		"gradient": sums((*plan).gradient), "likelihood": sums((*plan).likelihood), "rowSums": sums((*plan).rowSums),
-		"allPairs": sums((*plan).allPairs), "held": sums((*plan).held), "heldRisks": sums((*plan).heldRisks),
+		"gradient": sums((*plan).gradient), "likelihood": sums((*plan).likelihood), "row-sums": sums((*plan).rowSums),
+		"all-pairs": sums((*plan).allPairs), "held-out": sums((*plan).held), "held-out-risks": sums((*plan).heldRisks),
 
-		"piece": leaves((*plan).leavePiece), "scan": leaves((*plan).scan), "move": leaves((*plan).move),
+		"pieces": leaves((*plan).leavePiece), "scan": leaves((*plan).scan), "move": leaves((*plan).move),
 		"lists": leaves((*plan).lists),
 
 		"index": (*plan).makeIndex, "best": (*plan).best, "found": (*plan).found,
@@ -234,20 +233,24 @@ func add(sums func(*[]byte) bool) (numbered, error) {
 	return total, nil
 }
 
-// keepFn adds the last sums and writes them where the driver looks.
+// keepFn adds the last sums and writes them.
 type keepFn struct{ planned }
 
-// ProcessElement writes the result; a second attempt writes the same.
+// ProcessElement writes the result.
 func (f *keepFn) ProcessElement(ctx context.Context, _ int, sums func(*[]byte) bool) error {
-	p, err := f.plan(ctx)
-	if err != nil {
-		return mark(err)
-	}
 	total, err := add(sums)
 	if err != nil {
 		return mark(err)
 	}
-	_, err = shards.Location{Root: p.Result}.WriteBytes(ctx, p.Name, total.encode())
+	return f.write(ctx, total.encode())
+}
+
+// write writes the result of a job where the driver looks; a second attempt writes the same.
+func (c *planned) write(ctx context.Context, result []byte) error {
+	p, err := c.plan(ctx)
+	if err == nil {
+		_, err = shards.Location{Root: p.Result}.WriteBytes(ctx, p.Name, result)
+	}
 	return mark(err)
 }
 
@@ -284,22 +287,18 @@ func collect[T any](ctx context.Context, runner Runner, p *plan, tasks []task, s
 // collectFn writes all documents of the workers as one list.
 type collectFn struct{ planned }
 
-// ProcessElement writes the file.
+// ProcessElement writes the list.
 func (f *collectFn) ProcessElement(ctx context.Context, _ int, documents func(*[]byte) bool) error {
-	p, err := f.plan(ctx)
-	if err != nil {
-		return mark(err)
-	}
 	var all []json.RawMessage
 	var d []byte
 	for documents(&d) {
 		all = append(all, slices.Clone(d))
 	}
 	text, err := json.Marshal(all)
-	if err == nil {
-		_, err = shards.Location{Root: p.Result}.WriteBytes(ctx, p.Name, text)
+	if err != nil {
+		return mark(err)
 	}
-	return mark(err)
+	return f.write(ctx, text)
 }
 
 // emitDocument sends a document to the driver, as the last stage of a job.
