@@ -5,11 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"unseen/graph"
 	"unseen/internal/amount"
+	"unseen/internal/lengths"
 )
 
 // Severity says how much a finding matters.
@@ -205,6 +208,7 @@ func (c *checker) order(context.Context) error {
 		i := slices.IndexFunc(c.indices(), func(i int32) bool { _, known := c.g.Time(i); return !known })
 		c.found(Finding{Kind: "untimed", Severity: Note, Count: untimed, Example: c.nameAt(i)},
 			"%s no time; they count as newer than what they link to.", nodesHave(untimed, c.g.Len()))
+		c.oneTime()
 	}
 	o := c.g.Order()
 	against, cycle := "", ""
@@ -227,6 +231,21 @@ func (c *checker) order(context.Context) error {
 	return nil
 }
 
+// oneTime says that the times of nodes tell none apart.
+func (c *checker) oneTime() {
+	known, only := 0, ""
+	for _, i := range c.indices() {
+		if t, is := c.g.Time(i); is {
+			known, only = known+1, t.UTC().Format(time.DateTime)
+		}
+	}
+	if known > 1 && !c.g.TimesDiffer() {
+		c.found(Finding{Kind: "one-time", Severity: Note, Count: known, Example: only,
+			Fix: "give every node its own time to split the past from the future by date"},
+			"All %s times of nodes are the same, so order and splits come from the links alone.", amount.Text(known))
+	}
+}
+
 // availability says whether times tell what was there when people were active. Those of people
 // themselves do not matter.
 func (c *checker) availability() {
@@ -241,6 +260,10 @@ func (c *checker) availability() {
 		c.found(Finding{Kind: "no-time", Severity: Note, Count: c.g.LinkCount(),
 			Fix: "add a column time to the links, and to the targets, to split the past from the future"},
 			"No link has a time, so links are held out at random, and every target counts as there all the time.")
+	case c.g.LinkCount() > 1 && !c.g.LinkTimesDiffer():
+		c.found(Finding{Kind: "one-time", Severity: Note, Count: c.g.LinkCount(),
+			Fix: "give every link its own time to hold out the last ones"},
+			"No source has two links of different times, so links are held out at random.")
 	case len(untimed) > 0:
 		c.found(Finding{Kind: "untimed", Severity: Note, Count: len(untimed), Example: c.name(untimed[0]),
 			Fix: "add a column time to the targets: what was not there yet was not shown"},
@@ -374,7 +397,7 @@ func (c *checker) vectorless(texts bool) {
 	}
 }
 
-func (c *checker) vectors(context.Context) error {
+func (c *checker) vectors(ctx context.Context) error {
 	v := c.g.Vectors()
 	if v == nil {
 		return nil
@@ -389,7 +412,10 @@ func (c *checker) vectors(context.Context) error {
 	if err != nil {
 		return fileError(c.d.path(VectorsFile), err, "")
 	}
-	if echo := c.g.Echo(); echo >= graph.EchoFrom {
+	if err := c.lengths(ctx, v); err != nil {
+		return err
+	}
+	if echo := c.g.Echo(); echo >= graph.EchoFrom && c.neighboursDiffer() {
 		c.found(Finding{Kind: "echo", Severity: Weak, Count: 1,
 			Fix: "use vectors that say what nodes are like, such as those of their texts"},
 			"The vectors follow from the links: they agree to %.0f%% with those of the nodes that each is "+
@@ -409,6 +435,83 @@ func (c *checker) vectors(context.Context) error {
 		Example: first(r.ZeroIDs), Fix: "give them text and encode them again, or leave them out"},
 		"%s a vector of zeros, which is like no other.", nodesHave(r.Zero, c.g.Len()))
 	return nil
+}
+
+// lengths finds vectors that spoil training by their lengths, and those that are all the same.
+func (c *checker) lengths(ctx context.Context, v *graph.Vectors) error {
+	var t lengths.Tally
+	row, first := make([]float32, v.Dim()), make([]float32, v.Dim())
+	alike := v.Len() > 1
+	for i := range int32(v.Len()) {
+		if i%rowsPerBatch == 0 && ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if v.Load(row, i); i == 0 {
+			copy(first, row)
+		}
+		alike = alike && slices.Equal(row, first)
+		t.Add(i, lengths.Square(row))
+	}
+	if alike && t.Zero == 0 {
+		c.found(Finding{Kind: "same-vectors", Severity: Weak, Count: v.Len(),
+			Fix: "encode the nodes by texts of their own"},
+			"All %s vectors are the same, so that texts tell nothing.", amount.Text(v.Len()))
+	}
+	if t.OutOfRange() {
+		c.found(Finding{Kind: "vector-scale", Severity: Weak, Count: v.Len(),
+			Fix: fmt.Sprintf("divide all vectors by %.0e, or encode the texts again", t.Median())},
+			"Vectors are about %.0e long. Training adds up products of four of their numbers, which overflow or "+
+				"vanish in float32 unless most lengths are between %.0e and %.0e: what texts say is lost.", t.Median(),
+			lengths.Shortest, lengths.Longest)
+	}
+	length := func(i int32) string {
+		v.Load(row, i)
+		return fmt.Sprintf("%s is %.2g long, the median about %.2g", c.name(i), math.Sqrt(lengths.Square(row)),
+			t.Median())
+	}
+	if n, i := t.Longer(); n > 0 {
+		c.found(Finding{Kind: "long-vector", Severity: Weak, Count: n, Example: length(i),
+			Fix: "encode these nodes again, leave them out, or divide every vector by its length"},
+			"%s a vector more than %d times as long as the median one. All have one scale in training, so that these "+
+				"drown what the texts of the others say.", nodesHave(n, c.g.Len()), lengths.Far)
+	}
+	if n, i := t.Shorter(); n > 0 {
+		c.found(Finding{Kind: "short-vector", Severity: weakIf(10*n > c.g.Len()), Count: n, Example: length(i),
+			Fix: "encode these nodes again, leave them out, or divide every vector by its length"},
+			"%s a vector more than %d times as short as the median one, which is as good as none.",
+			nodesHave(n, c.g.Len()), lengths.Far)
+	}
+	return nil
+}
+
+// echoNodes is how many nodes with links it takes at least to tell whether vectors follow from the links: two numbers
+// always agree with two others.
+const echoNodes = 20
+
+// neighboursDiffer reports whether links can tell nodes apart: there are enough nodes with links, and most of them are
+// not linked with all others. In a graph of all pairs the neighbours of a node add up to all but itself, so that any
+// vectors seem to follow from the links.
+func (c *checker) neighboursDiffer() bool {
+	linked, most := 0, 0
+	degrees := make([]int, c.g.Len())
+	for i := range degrees {
+		out, in := c.g.Out(int32(i)), c.g.In(int32(i))
+		degrees[i] = len(out) + len(in)
+		for _, j := range out { // a link and its reverse lead to one neighbour
+			if _, both := slices.BinarySearch(in, j); both {
+				degrees[i]--
+			}
+		}
+		if degrees[i] > 0 {
+			linked++
+		}
+	}
+	for _, d := range degrees {
+		if d > 0 && d < linked-1 {
+			most++
+		}
+	}
+	return linked >= echoNodes && 2*most > linked
 }
 
 func (c *checker) exposures(ctx context.Context) error {
@@ -437,9 +540,11 @@ func (c *checker) exposures(ctx context.Context) error {
 			unknown.add("row %d: %s and %s", k, c.name(i), c.name(j))
 		}
 		if e.Shown != nil && (e.Shown[k] == 0 && e.Exposed[k] || e.Shown[k] == 1 && !e.Exposed[k]) {
-			impossible.add("row %d: shown with probability %v", k, e.Shown[k])
+			was := map[bool]string{true: "exposed", false: "not exposed"}[e.Exposed[k]]
+			impossible.add("row %d: %s, with the probability %v of being shown", k, was, e.Shown[k])
 		}
 	}
+	c.log(e)
 	c.found(Finding{Kind: "exposed-self", Severity: Wrong, Count: selves.count, Example: selves.example,
 		Fix: "leave them out"},
 		"%s of a node with itself.", amount.OneOrMore(selves.count, "exposure is", "exposures are"))
@@ -455,6 +560,58 @@ func (c *checker) exposures(ctx context.Context) error {
 		Fix: "probabilities of 0 and 1 allow one outcome; correct one of the two columns"},
 		"%s what their probability excludes.", amount.OneOrMore(impossible.count, "exposure did", "exposures did"))
 	return nil
+}
+
+// log finds out whether the exposures can be read as a sample, as they are unless somebody says otherwise, and whether
+// they contradict themselves.
+func (c *checker) log(e *Exposures) {
+	pairs := make([]uint64, 0, e.Len()) // by source and target, the last bit says whether it was shown
+	unshown, linked := 0, 0
+	for k, i := range e.Source {
+		pair := uint64(i)<<32 | uint64(e.Target[k])<<1
+		switch {
+		case e.Exposed[k]:
+			pair |= 1
+		case e.Linked[k]:
+			linked++
+			pair |= 1
+		default:
+			unshown++
+		}
+		pairs = append(pairs, pair)
+	}
+	if !slices.IsSorted(pairs) {
+		slices.Sort(pairs)
+	}
+	contradicted, example := 0, ""
+	for k := 1; k < len(pairs); k++ {
+		if pairs[k] == pairs[k-1]+1 && pairs[k]&1 == 1 {
+			if contradicted++; contradicted == 1 {
+				example = fmt.Sprintf("%s and %s", c.name(int32(pairs[k]>>32)), c.name(int32(uint32(pairs[k])>>1)))
+			}
+		}
+	}
+	c.found(Finding{Kind: "contradicted-exposure", Severity: weakIf(20*contradicted > e.Len()), Count: contradicted,
+		Example: example,
+		Fix:     "nothing, if they were shown at one time and not at another; else leave the wrong rows out"},
+		"%s in the log both as shown and as not shown, and count as shown.",
+		amount.OneOrMore(contradicted, "pair is", "pairs are"))
+	if unshown > 0 || e.Len() == 0 || c.d.manifest.Log != "" && c.d.manifest.Log != "sample" {
+		return
+	}
+	c.found(Finding{Kind: "shown-only", Severity: Weak, Count: e.Len(),
+		Fix: "if nothing else was shown to their sources, fit with the log as complete, else with the log ignored"},
+		"The log holds only pairs that were shown%s, so it cannot tell how many were not: it is refused as a sample.",
+		orLinked(linked))
+}
+
+// orLinked says why pairs count as shown that a log has as not shown.
+func orLinked(linked int) string {
+	if linked == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" or linked (a link counts as shown, and %s)",
+		amount.OneOrMore(linked, "row is linked and not exposed", "rows are linked and not exposed"))
 }
 
 // name is how a report names a node: by its id, and its title if it has one.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -103,6 +104,7 @@ func TestCheckFinds(t *testing.T) {
 		"exposure-disagrees":  {Severity: Weak, Count: 1, Example: "row 2", Message: "differs"},
 		"impossible-exposure": {Severity: Wrong, Count: 1, Example: "row 1", Message: "excludes"},
 		"exposed-self":        {Severity: Wrong, Count: 1, Example: "row 3", Message: "itself"},
+		"shown-only":          {Severity: Weak, Count: 4, Message: "a link counts as shown, and 1 row is linked"},
 		"no-manifest":         {Severity: Note, Count: 1, Message: ManifestFile},
 	} {
 		got, ok := found[kind]
@@ -381,6 +383,204 @@ func TestCheckOfAvailability(t *testing.T) {
 		}
 		if got != c.want {
 			t.Errorf("%s: %q, not %q", name, got, c.want)
+		}
+	}
+}
+
+// checked writes a graph with vectors and exposures and checks it.
+func checked(t *testing.T, nodes []graph.Node, links [][2]int32, vectors [][]float32,
+	content Content) map[string]Finding {
+	t.Helper()
+	var b graph.Builder
+	for _, n := range nodes {
+		_, err := b.AddNode(n)
+		must(t, err)
+	}
+	for _, l := range links {
+		must(t, b.AddLinkIndex(l[0], l[1]))
+	}
+	g, _, err := b.Build()
+	must(t, err)
+	if vectors != nil {
+		v, err := graph.NewVectors(len(nodes), len(vectors[0]))
+		must(t, err)
+		defer v.Close()
+		for i, row := range vectors {
+			must(t, v.Set(int32(i), row))
+		}
+		g, err = g.WithVectors(v)
+		must(t, err)
+	}
+	dir := filepath.Join(t.TempDir(), "d")
+	content.Graph = g
+	_, err = Write(background, dir, content, WriteOptions{})
+	must(t, err)
+	d, err := Open(background, dir, OpenOptions{})
+	must(t, err)
+	defer d.Close()
+	r, err := Check(background, d)
+	must(t, err)
+	return kinds(r)
+}
+
+// datedNodes are nodes of two fields, a day apart.
+func datedNodes(n int) (nodes []graph.Node) {
+	for i := range n {
+		nodes = append(nodes, graph.Node{ID: fmt.Sprint("n", i), Field: fmt.Sprint(i % 2),
+			Time: time.Unix(int64(i)*86_400, 0)})
+	}
+	return nodes
+}
+
+// Vectors that are far longer or shorter than the others are named; so are those that float32 cannot multiply, and
+// those that are all the same.
+func TestCheckLengths(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		scale, one float32 // of all, and of the eighth besides
+		same       bool
+		kind, says string
+	}{
+		"usual":           {1, 1, false, "", ""},
+		"millions":        {1e6, 1, false, "", ""},
+		"hundred times":   {1, 100, false, "", ""},
+		"long":            {1, 1e4, false, "long-vector", "1 node has a vector more than 256 times as long"},
+		"endless":         {1, 1e30, false, "long-vector", `"n7" is`},
+		"short":           {1, 1e-4, false, "short-vector", `"n7" is`},
+		"all are long":    {1e18, 1, false, "vector-scale", "divide all vectors by"},
+		"all are short":   {1e-30, 1, false, "vector-scale", "overflow or vanish in float32"},
+		"all are the one": {1, 1, true, "same-vectors", "All 40 vectors are the same, so that texts tell nothing"},
+		"all are zeros":   {0, 1, true, "zero-vector", "40 of 40 nodes have a vector of zeros"},
+	} {
+		r := rand.New(rand.NewPCG(3, 3))
+		rows := make([][]float32, 40)
+		for i := range rows {
+			rows[i] = []float32{c.scale * float32(1+r.Float64()), c.scale * float32(r.NormFloat64())}
+			if c.same {
+				rows[i] = []float32{c.scale, 2 * c.scale}
+			}
+		}
+		rows[7][0], rows[7][1] = c.one*rows[7][0], c.one*rows[7][1]
+		found := checked(t, datedNodes(40), [][2]int32{{1, 0}, {2, 1}, {9, 7}}, rows, Content{})
+		for _, kind := range []string{"long-vector", "short-vector", "vector-scale", "same-vectors", "zero-vector"} {
+			f, is := found[kind]
+			if is != (kind == c.kind) || is && !strings.Contains(f.Message+f.Example+f.Fix, c.says) {
+				t.Errorf("%s: %s is %+v", name, kind, f)
+			}
+		}
+	}
+}
+
+// Vectors are not said to follow from links that cannot tell: too few, or between all pairs.
+func TestCheckEchoNeedsNeighboursThatDiffer(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		nodes int
+		links func(i, j int32) bool
+		echo  bool // the vectors are those of the next node
+		want  bool
+	}{
+		"one link":            {30, func(i, j int32) bool { return i == 7 && j == 3 }, false, false},
+		"two nodes":           {2, func(i, j int32) bool { return i > j }, false, false},
+		"all pairs":           {30, func(i, j int32) bool { return i > j }, false, false},
+		"all pairs, both way": {30, func(i, j int32) bool { return i != j }, false, false},
+		"one's own":           {30, func(i, j int32) bool { return i == j+1 && i%2 == 1 }, false, false},
+		"the neighbour's":     {30, func(i, j int32) bool { return i == j+1 && i%2 == 1 }, true, true},
+	} {
+		r := rand.New(rand.NewPCG(4, 4))
+		rows := make([][]float32, c.nodes)
+		var links [][2]int32
+		for i := range rows {
+			rows[i] = []float32{float32(r.NormFloat64()), float32(r.NormFloat64())}
+			if c.echo && i%2 == 1 {
+				rows[i] = rows[i-1]
+			}
+			for j := range c.nodes {
+				if c.links(int32(i), int32(j)) {
+					links = append(links, [2]int32{int32(i), int32(j)})
+				}
+			}
+		}
+		if f, is := checked(t, datedNodes(c.nodes), links, rows, Content{})["echo"]; is != c.want {
+			t.Errorf("%s: %+v", name, f)
+		}
+	}
+}
+
+// A log that contradicts itself is said to, with what is made of it; and one that a fit refuses is known before.
+func TestCheckLogs(t *testing.T) {
+	t.Parallel()
+	log := func(shown ...bool) *Exposures {
+		e := &Exposures{}
+		for k, is := range shown { // pairs of node 9 that have no link; the last two rows are one pair
+			e.Source, e.Target = append(e.Source, 9), append(e.Target, int32(min(k, len(shown)-2)))
+			e.Exposed, e.Linked = append(e.Exposed, is), append(e.Linked, false)
+		}
+		return e
+	}
+	linked := log(false, false, false)
+	linked.Linked = []bool{true, true, true}
+	for name, c := range map[string]struct {
+		exposures *Exposures
+		kind      string // of the log
+		want      string // finding
+		says      string
+	}{
+		"sound":         {log(true, false, true, true), "", "", ""},
+		"contradiction": {log(true, false, true, false), "", "contradicted-exposure", "1 pair is in the log both as"},
+		"the other way": {log(true, false, false, true), "", "contradicted-exposure", `"n9" and "n2"`},
+		"shown alone":   {log(true, true, true), "", "shown-only", "only pairs that were shown, so it cannot tell"},
+		"linked":        {linked, "", "shown-only", "shown or linked (a link counts as shown, and 3 rows are"},
+		"complete":      {log(true, true, true), "complete", "", ""},
+	} {
+		content := Content{Exposures: c.exposures, Log: c.kind}
+		found := checked(t, datedNodes(20), [][2]int32{{1, 0}, {9, 15}}, nil, content)
+		for _, kind := range []string{"contradicted-exposure", "shown-only"} {
+			f, is := found[kind]
+			if is != (kind == c.want) || is && !strings.Contains(f.Message+f.Example, c.says) {
+				t.Errorf("%s: %s is %+v", name, kind, f)
+			}
+		}
+	}
+}
+
+// Times that are all the same tell nothing of what came first.
+func TestCheckOneTime(t *testing.T) {
+	t.Parallel()
+	nodes := datedNodes(6)
+	if f, is := checked(t, nodes, [][2]int32{{1, 0}}, nil, Content{})["one-time"]; is {
+		t.Errorf("%+v", f)
+	}
+	for i := range nodes {
+		nodes[i].Time = time.Unix(86_400, 0)
+	}
+	f := checked(t, nodes, [][2]int32{{1, 0}}, nil, Content{})["one-time"]
+	if f.Count != 6 || f.Severity != Note || !strings.Contains(f.Message, "All 6 times of nodes are the same") ||
+		f.Example != "1970-01-02 00:00:00" {
+		t.Errorf("%+v", f)
+	}
+	for second, want := range map[int64]int{5: 3, 6: 0} {
+		var b graph.Builder
+		for _, n := range []graph.Node{{ID: "anna", Role: graph.SourceOnly}, {ID: "bert", Role: graph.SourceOnly},
+			{ID: "book", Role: graph.TargetOnly}, {ID: "lamp", Role: graph.TargetOnly}} {
+			_, err := b.AddNode(n)
+			must(t, err)
+		}
+		must(t, b.AddLinkAt(0, 2, 5))
+		must(t, b.AddLinkAt(0, 3, second))
+		must(t, b.AddLinkAt(1, 3, 9))
+		g, _, err := b.Build()
+		must(t, err)
+		dir := filepath.Join(t.TempDir(), "shop")
+		_, err = Write(background, dir, Content{Graph: g}, WriteOptions{})
+		must(t, err)
+		d, err := Open(background, dir, OpenOptions{})
+		must(t, err)
+		r, err := Check(background, d)
+		must(t, err)
+		must(t, d.Close())
+		if f := kinds(r)["one-time"]; f.Count != want {
+			t.Errorf("times 5 and %d: %+v", second, f)
 		}
 	}
 }

@@ -223,6 +223,9 @@ func newExposureReader(t *table, g *graph.Graph) (r *exposureReader, err error) 
 	if r.shown, err = t.find("shown"); err != nil {
 		return nil, err
 	}
+	if r.shown != nil && r.shown.kind == kindNothing { // all are unknown
+		r.shown = nil
+	}
 	if r.shown != nil && r.shown.kind != parquet.Double && r.shown.kind != parquet.Float {
 		return nil, t.mistyped("shown", kindWords(r.shown),
 			`store probabilities: table["shown"] = table["shown"].astype(float)`)

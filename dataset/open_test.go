@@ -422,3 +422,46 @@ func TestVacantColumns(t *testing.T) {
 	_, err = Open(background, dir, OpenOptions{})
 	wantError(t, err, ErrFormat, "import the tables with source src and target dst")
 }
+
+// A column of another type than true and false has a mend that makes nothing up: what it does not name becomes empty.
+func TestMendsOfBooleans(t *testing.T) {
+	t.Parallel()
+	text, number := parquet.String(), parquet.Leaf(parquet.Int64Type)
+	nothing := parquet.Optional(parquet.Leaf(parquet.NullType))
+	for name, c := range map[string]struct {
+		exposed, linked parquet.Node
+		column          string
+		says            []string
+	}{
+		"text": {text, number, "exposed", []string{"it holds text", "say which value is which",
+			`table["exposed"].map({"yes": True, "no": False}).astype("boolean")`}},
+		"numbers": {number, text, "exposed", []string{"whole numbers", "map({1: True, 0: False})"}},
+		"no value": {nothing, text, "exposed", []string{"it holds no value in any row",
+			"leave out the column if all were shown"}},
+		"no links": {parquet.Leaf(parquet.BooleanType), nothing, "linked", []string{"it holds no value in any row",
+			"leave out the rows"}},
+	} {
+		dir := t.TempDir()
+		put(t, dir, NodesFile, []foreignNode{{ID: ptr("a")}, {ID: ptr("b")}})
+		put(t, dir, LinksFile, []struct {
+			Source string `parquet:"source"`
+			Target string `parquet:"target"`
+		}{{"b", "a"}})
+		file, err := os.Create(filepath.Join(dir, ExposuresFile))
+		must(t, err)
+		w := parquet.NewWriter(file, parquet.NewSchema("exposures", parquet.Group{"source": parquet.String(),
+			"target": parquet.String(), "exposed": c.exposed, "linked": c.linked, "shown": nothing}))
+		must(t, w.Close())
+		must(t, file.Close())
+		d, err := Open(background, dir, OpenOptions{})
+		must(t, err)
+		_, err = d.Exposures(background)
+		must(t, d.Close())
+		wantError(t, err, ErrFormat, ExposuresFile, "column "+c.column)
+		for _, says := range c.says {
+			if !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "astype(bool)") {
+				t.Errorf("%s: %v; want %q", name, err, says)
+			}
+		}
+	}
+}

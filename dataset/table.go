@@ -80,6 +80,12 @@ type column struct {
 	time  func(int64) time.Time // of a column of times
 }
 
+// Kinds of columns that are no kind of Parquet's.
+const (
+	kindDecimal parquet.Kind = -1 - iota
+	kindNothing              // of no type, as Arrow writes a column without any value
+)
+
 // find returns the column of a name, or nil when there is none. A list or a record is an error.
 func (t *table) find(name string) (*column, error) {
 	c := t.parquet.Root().Column(name)
@@ -93,7 +99,9 @@ func (t *table) find(name string) (*column, error) {
 	if logical := c.Type().LogicalType(); logical != nil {
 		switch l := logical.Value.(type) {
 		case *format.DecimalType:
-			found.kind = -1
+			found.kind = kindDecimal
+		case *format.NullType:
+			found.kind = kindNothing
 		case *format.DateType:
 			found.time = func(days int64) time.Time { return time.Unix(days*86400, 0) }
 		case *format.TimestampType:
@@ -201,13 +209,25 @@ func (t *table) times(c *column) error {
 		fmt.Sprintf("table[%q] = pandas.to_datetime(table[%q], utc=True)", c.name, c.name))
 }
 
-// booleans is nil when the column is one of true and false.
+// booleans is nil when the column is one of true and false. What the mends do not name becomes empty, which is refused:
+// astype(bool) would make true of any text.
 func (t *table) booleans(c *column) error {
 	if c == nil || c.kind == parquet.Boolean {
 		return nil
 	}
-	return t.mistyped(c.name, kindWords(c), fmt.Sprintf("store true and false: table[%q] = table[%q].astype(bool)",
-		c.name, c.name))
+	mend := "store true and false, and say which value is which: table[%[1]q] = " +
+		"table[%[1]q].map({1: True, 0: False}).astype(\"boolean\")"
+	switch c.kind {
+	case parquet.ByteArray, parquet.FixedLenByteArray:
+		mend = strings.Replace(mend, "1: True, 0: False", `"yes": True, "no": False`, 1)
+	case kindNothing:
+		mend = "store true or false in every row, or leave out the rows of which it is not known"
+		if c.name == "exposed" {
+			mend += "; leave out the column if all were shown"
+		}
+		return t.mistyped(c.name, kindWords(c), mend)
+	}
+	return t.mistyped(c.name, kindWords(c), fmt.Sprintf(mend, c.name))
 }
 
 func kindWords(c *column) string {
@@ -222,6 +242,8 @@ func kindWords(c *column) string {
 		return "numbers with a fraction"
 	case parquet.ByteArray, parquet.FixedLenByteArray:
 		return "text"
+	case kindNothing:
+		return "no value in any row"
 	}
 	return "decimal numbers"
 }

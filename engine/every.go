@@ -20,15 +20,23 @@ type LikelihoodSummer interface {
 		pairs int64, err error)
 }
 
+// Learnable returns an error for more pairs than MostPairsLearned where a processor would look at them.
+func Learnable(e Engine, pairs int64) error {
+	if _, processor := e.(CPU); processor && pairs > MostPairsLearned {
+		return fmt.Errorf("%w: %d pairs are too many for the processor to learn from all of them; %d are the most, so "+
+			"learn from a sample or use a graphics card", ErrUnsupported, pairs, int64(MostPairsLearned))
+	}
+	return nil
+}
+
 // overEvery is Gradient of an objective over all pairs of a universe.
 func (c CPU) overEvery(ctx context.Context, o *Objective, params []float32, grad []float64) (Parts, error) {
 	pairs, err := o.everyPair(params, grad)
 	if err != nil {
 		return Parts{}, err
 	}
-	if pairs > MostPairsLearned {
-		return Parts{}, fmt.Errorf("%w: %d pairs are too many for the processor to learn from all of them; %d are the "+
-			"most, so learn from a sample or use a graphics card", ErrUnsupported, pairs, int64(MostPairsLearned))
+	if err := Learnable(c, pairs); err != nil {
+		return Parts{}, err
 	}
 	r := rectangleOf(o.Graph, o.Universe, 0)
 	total, err := c.overSources(ctx, o, params, grad, func(e *everyPairs, i int32) {

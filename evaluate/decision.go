@@ -116,19 +116,27 @@ func (e *Evaluation) decide(ctx context.Context, j *fit.Judge, v sample.Evidence
 	}
 	for i := range e.Panel.Risks {
 		row := &e.Panel.Risks[i]
-		row.Set = rangeOver(points, row.Risk, func(p *point) (float64, bool) { return p.moved(row.Scheme, 0) })
+		row.setOver(points, 0)
 	}
 	for k := range e.Others {
 		o := &e.Others[k]
 		for i := range o.Panel.Risks {
 			row := &o.Panel.Risks[i]
-			row.Set = rangeOver(points, row.Risk, func(p *point) (float64, bool) { return p.moved(row.Scheme, k+1) })
+			row.setOver(points, k+1)
 			row.AgainstSet = rangeOver(points, *row.Against,
 				func(p *point) (float64, bool) { return p.apart(row.Scheme, k+1) })
 		}
 		o.Decision = e.decision(o, k+1, points)
 	}
 	return nil
+}
+
+// setOver finds what the claim set says of the risk, of the model of that number.
+func (r *PanelRow) setOver(points []*point, model int) {
+	r.Set = rangeOver(points, r.Risk, func(p *point) (float64, bool) { return p.moved(r.Scheme, model) })
+	if r.Set != nil && r.Scheme != "pu" { // see possible
+		r.Set.Low, r.Set.High = max(r.Set.Low, 0), max(r.Set.High, 0)
+	}
 }
 
 // rangeOver returns the least and the most of an estimate over the claim set: it moves by so much at each point, and

@@ -11,6 +11,7 @@ import (
 	"unseen/engine"
 	"unseen/fit"
 	"unseen/graph"
+	"unseen/hint"
 	"unseen/model"
 	"unseen/risk"
 	"unseen/sample"
@@ -120,6 +121,9 @@ func NewEvaluation(ctx context.Context, g *graph.Graph, m model.Model, v sample.
 	if v.Pairs == nil || v.Pairs.Len() == 0 {
 		return nil, fmt.Errorf("%w: no pairs are held out; split the nodes when fitting", ErrEmpty)
 	}
+	if err := severalSources(v.Pairs); err != nil {
+		return nil, err
+	}
 	if len(s.Names) != len(s.Others) {
 		return nil, fmt.Errorf("%d names for %d other models", len(s.Names), len(s.Others))
 	}
@@ -148,8 +152,13 @@ func NewEvaluation(ctx context.Context, g *graph.Graph, m model.Model, v sample.
 		}
 		e.Warnings = append(e.Warnings, warning)
 	}
-	if e.Observed, _, err = observe(ctx, judge, v.Pairs); err != nil {
+	var z []float32
+	if e.Observed, z, err = observe(ctx, judge, v.Pairs); err != nil {
 		return nil, err
+	}
+	if s.Candidates != nil && slices.Min(z) == slices.Max(z) {
+		e.Warnings = append(e.Warnings, "ŷ is the same for all held-out pairs: ranks by ŷ are then those of the "+
+			"nodes' order and mean nothing, and AUC is 0.5, which counts equal pairs as half in order")
 	}
 	if e.Panel, err = NewPanel(ctx, judge, v, s.Panel); err != nil {
 		return nil, err
@@ -188,6 +197,16 @@ func NewEvaluation(ctx context.Context, g *graph.Graph, m model.Model, v sample.
 	return e, nil
 }
 
+// severalSources refuses pairs of one source, of which no interval can be made.
+func severalSources(p *graph.Pairs) error {
+	if slices.Min(p.Source) != slices.Max(p.Source) {
+		return nil
+	}
+	return hint.Wrap(fmt.Errorf("%w: all %d held-out pairs are of one person (source), and intervals need those of at "+
+		"least two", risk.ErrClusters, p.Len()), "import the links of more people, fit again, and hold out links of "+
+		"several, such as with %v set to %s", hint.Setting("split"), sample.RandomLinks)
+}
+
 // recall takes over what is known from the fit.
 func (e *Evaluation) recall(m model.Model) error {
 	e.Class = fit.NotChecked
@@ -197,9 +216,11 @@ func (e *Evaluation) recall(m model.Model) error {
 			return fmt.Errorf("the doctor's findings in the model are damaged: %w; fit it again", err)
 		}
 		e.Class, e.Set, e.findings = found.Class, found.Set, &found
-		switch found.Class {
-		case fit.Identified:
-		case fit.NoExposure:
+		switch collapse := found.Collapse(); {
+		case collapse != "":
+			e.Warnings = append(e.Warnings, collapse)
+		case found.Class == fit.Identified:
+		case found.Class == fit.NoExposure:
 			e.Warnings = append(e.Warnings, "this model ignores exposure, so every estimator equals the naive "+
 				"one; evaluate it with the exposure of a model that has one")
 		default:

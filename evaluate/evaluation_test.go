@@ -11,6 +11,7 @@ import (
 	"unseen/graph"
 	"unseen/internal/racetest"
 	"unseen/model"
+	"unseen/risk"
 	"unseen/sample"
 )
 
@@ -101,8 +102,14 @@ func TestEvaluationWarns(t *testing.T) {
 		"clearly disagree") {
 		t.Error("all prefer the truth, and yet there is a warning")
 	}
-	if !says(wrong, EvaluationSettings{Panel: PanelSettings{Floor: .4}}, "of the pairs have a π̂ below the floor 0.4") {
+	if !says(wrong, EvaluationSettings{Panel: PanelSettings{Floor: .4}},
+		"of the held-out pairs have a π̂ below the floor 0.4") {
 		t.Error("π̂ is below the floor, and nothing is said")
+	}
+	means := m
+	means.Findings = []byte(`{"class":"not identified","meanLink":{"value":0.995}}`)
+	if !says(means, EvaluationSettings{}, "The model collapsed: ") || says(m, EvaluationSettings{}, "collapsed") {
+		t.Error("a model that collapsed is not told from others")
 	}
 }
 
@@ -115,6 +122,11 @@ func TestEvaluationRefuses(t *testing.T) {
 		t.Errorf("no pairs: %v", err)
 	}
 	v := sample.Evidence{Pairs: test.Pairs}
+	one := v.At(sample.Indices(v.Pairs.Len(), func(k int) bool { return v.Pairs.Source[k] == v.Pairs.Source[0] }))
+	if _, err := NewEvaluation(t.Context(), w.Graph(), m, one, EvaluationSettings{}); !errors.Is(err,
+		risk.ErrClusters) || !strings.Contains(err.Error(), "intervals need those of at least two") {
+		t.Errorf("pairs of one source: %v", err)
+	}
 	if _, err := NewEvaluation(t.Context(), w.Graph(), m, v, EvaluationSettings{Others: []model.Model{m}}); err == nil {
 		t.Error("a model without a name")
 	}
@@ -144,6 +156,16 @@ func TestEvaluationRanks(t *testing.T) {
 	c := must(NewCandidates(drawn, graph.Test))(t)
 	e := must(NewEvaluation(t.Context(), g, models[0], drawn.Test,
 		EvaluationSettings{Others: models[1:], Names: []string{"other"}, Candidates: c, First: 5}))(t)
+	flat := models[0]
+	flat.LinkParams = make([]float32, len(flat.LinkParams))
+	for at, m := range []model.Model{models[0], flat} {
+		e := must(NewEvaluation(t.Context(), g, m, drawn.Test, EvaluationSettings{Candidates: c}))(t)
+		if said := slices.ContainsFunc(e.Warnings, func(warning string) bool {
+			return strings.HasPrefix(warning, "ŷ is the same for all held-out pairs")
+		}); said != (at == 1) {
+			t.Errorf("model %d has AUC %v, and the warnings are %q", at, *e.Observed.AUC, e.Warnings)
+		}
+	}
 	for at, all := range [][]Ranks{e.Ranks, e.Others[0].Ranks} {
 		judge := must(fit.JudgeOf(models[at]))(t)
 		standings := must(c.Rank(t.Context(), judge, RankSettings{By: []By{ByRelevance, BySeen}, First: 5}))(t)

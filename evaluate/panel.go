@@ -108,12 +108,14 @@ func NewPanel(ctx context.Context, j *fit.Judge, v sample.Evidence, s PanelSetti
 		if !ok {
 			continue
 		}
-		row := PanelRow{Scheme: name, Risk: e}
+		row := PanelRow{Scheme: name, Risk: possible(name, e)}
 		if i < len(lemmas) && lemmas[i].Lemma != nil {
 			row.Bias, row.Deviation = moments[i].Bias, math.Sqrt(moments[i].Variance)
 		}
 		if x, known := exactOf(name, p.Exact); known {
-			x -= e.Plain - e.Estimate // the bias
+			if x -= e.Plain - e.Estimate; name != "pu" { // the bias
+				x = max(x, 0)
+			}
 			row.Exact = &x
 		}
 		p.Risks = append(p.Risks, row)
@@ -134,10 +136,19 @@ func NewPanel(ctx context.Context, j *fit.Judge, v sample.Evidence, s PanelSetti
 		}
 	}
 	if clipped > total/10 {
-		p.Warnings = append(p.Warnings, fmt.Sprintf("%.0f%% of the pairs have a π̂ below the floor %g, which R_w "+
-			"and R_PU use instead: both are too low; prefer R_AP", 100*clipped/total, s.Floor))
+		p.Warnings = append(p.Warnings, fmt.Sprintf("%.0f%% of the held-out pairs have a π̂ below the floor %g, which "+
+			"R_w and R_PU use instead here, whatever training used: both are too low; prefer R_AP", 100*clipped/total,
+			s.Floor))
 	}
 	return p, nil
+}
+
+// possible cuts a risk and its interval at 0: a log-loss is never below. R_PU alone can be, whose masses can.
+func possible(scheme string, e fit.Judgement) fit.Judgement {
+	if scheme != "pu" {
+		e.Estimate, e.Lower, e.Upper = max(e.Estimate, 0), max(e.Lower, 0), max(e.Upper, 0)
+	}
+	return e
 }
 
 // sumAll computes the risks over all pairs of the universe.

@@ -279,3 +279,23 @@ func TestWarningsNameEstimators(t *testing.T) {
 		}
 	}
 }
+
+// A log-loss is never negative, and no interval of one says so; R_PU is a difference, and may be.
+func TestRisksAreNotBelowZero(t *testing.T) {
+	e := fit.Judgement{Interval: risk.Interval{Estimate: -1, Lower: -58, Upper: 141}}
+	for _, scheme := range append(risk.Panel(), "dr") {
+		row := PanelRow{Scheme: scheme, Risk: possible(scheme, e)}
+		low, estimate := 0., 0.
+		if scheme == "pu" {
+			low, estimate = -58, -1
+		}
+		if got := row.Risk; got.Lower != low || got.Estimate != estimate || got.Upper != 141 {
+			t.Errorf("%s: %v to %v around %v", scheme, got.Lower, got.Upper, got.Estimate)
+		}
+		own := &point{risks: map[string][]float64{scheme: {20}}}
+		row.setOver([]*point{{risks: map[string][]float64{scheme: {-40}}, as: own}}, 0)
+		if row.Set.Low < 0 != (scheme == "pu") {
+			t.Errorf("%s: the assumptions allow %v", scheme, row.Set.Low)
+		}
+	}
+}

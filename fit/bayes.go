@@ -191,7 +191,33 @@ func (b *bayesian) prepare(ctx context.Context) error {
 		r.Warnings = append(r.Warnings, risk.Warning{Kind: "approximate", Message: approximate(d, draws)})
 	}
 	for _, a := range s.Anchors {
+		if err := b.possible(a); err != nil {
+			return err
+		}
 		b.laplace.prior.anchor(a)
+	}
+	return nil
+}
+
+// possible returns an error if no pair has what an anchor speaks of, or if more are linked than it says are shown.
+func (b *bayesian) possible(a Anchor) error {
+	var all, linked float64
+	for k, w := range b.problem.Train.Weight {
+		if b.laplace.prior.group[b.cell[k]] != a.group() {
+			continue
+		}
+		if all += w; b.problem.Train.Linked[k] {
+			linked += w
+		}
+	}
+	of := map[string]string{"same": "one field", "cross": "two fields"}[a.Group]
+	switch share := linked / all; {
+	case all == 0:
+		return fmt.Errorf("%w: anchor %s=%v±%v, but there are no pairs of %s; leave it out", ErrSetting, a.Group,
+			a.Propensity, a.Error, of)
+	case a.Propensity+2*a.Error < share:
+		return fmt.Errorf("%w: anchor %s=%v±%v, but %s of the pairs of %s are linked, and so at least as many were "+
+			"shown; give more", ErrSetting, a.Group, a.Propensity, a.Error, percent(share), of)
 	}
 	return nil
 }

@@ -14,6 +14,8 @@ type FactorBounds struct {
 	Linked     MemberValue `json:"linked"`     // share of pairs that are linked
 	Propensity SetRange    `json:"propensity"` // mean π
 	MeanLink   SetRange    `json:"meanLink"`   // mean y
+	// Available says that these are means over pairs whose target was there when the source was last active.
+	Available bool `json:"available,omitempty" doc:"the means are over pairs whose target was there in time"`
 }
 
 // bound finds the bounds of factors, and leaves them out where links have one source.
@@ -42,6 +44,7 @@ func (d *diagnosis) bound() {
 		b.Propensity = SetRange{log.Lower, log.Upper}
 		b.MeanLink.High = math.Min(b.Linked.Upper+1-log.Lower, 1)
 	}
+	b.Available = d.problem.Origin != nil && d.problem.Origin.Plan.Available
 	d.found.Bounds = b
 }
 
@@ -54,17 +57,20 @@ func shareOf(e risk.Interval) MemberValue {
 
 // sayBounds says what is known of factors, and what is assumed for the rest.
 func (f *Findings) sayBounds() {
-	b := f.Bounds
+	b, pairs := f.Bounds, "pairs"
+	if b != nil && b.Available {
+		pairs = "pairs whose target was there when the source was last active"
+	}
 	switch {
 	case b == nil:
 	case f.Support.Logged == 0:
 		f.say("Whatever exposure depends on, a pair is shown with a probability of at least %s on average, and at "+
-			"least %s of all pairs are relevant: as many as are linked. Links say no more.", percent(b.Linked.Lower),
-			percent(b.Linked.Lower))
+			"least %s of all %s are relevant: as many as are linked. Links say no more.", percent(b.Linked.Lower),
+			percent(b.Linked.Lower), pairs)
 	default:
 		f.say("By the log alone, a pair is shown with a probability of %s to %s on average, and between %s and %s of "+
-			"all pairs are relevant, depending on those that were not shown. The model assumes that these are as "+
+			"all %s are relevant, depending on those that were not shown. The model assumes that these are as "+
 			"relevant as shown ones of which it knows the same.", percent(b.Propensity.Low),
-			percent(b.Propensity.High), percent(b.MeanLink.Low), percent(b.MeanLink.High))
+			percent(b.Propensity.High), percent(b.MeanLink.Low), percent(b.MeanLink.High), pairs)
 	}
 }

@@ -325,7 +325,7 @@ func (r *recorder) write() error {
 }
 
 // close ends the recording with the outcome of training: it leaves a checkpoint of training that was
-// interrupted, and none of training that is done, never began or diverged. If training is done, a failure to
+// interrupted, and none of training that is done, never began, diverged or cannot be. If training is done, a failure to
 // write or remove the checkpoint is only a warning.
 func (r *recorder) close(ctx context.Context, result *Result, outcome error) error {
 	doubt := func(err error) {
@@ -336,7 +336,8 @@ func (r *recorder) close(ctx context.Context, result *Result, outcome error) err
 	switch {
 	case r == nil:
 		return outcome
-	case errors.Is(outcome, ErrDiverged), outcome != nil && len(r.states) == 0 && !r.Resume:
+	case errors.Is(outcome, ErrDiverged), !r.Resume && (errors.Is(outcome, ErrSetting) ||
+		errors.Is(outcome, ErrData) || outcome != nil && len(r.states) == 0):
 		r.Remove() // the outcome says more than a second error
 	case outcome == nil && r.Keep:
 		doubt(r.write())

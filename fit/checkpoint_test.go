@@ -621,6 +621,19 @@ func TestCheckpointLostAtTheEnd(t *testing.T) {
 	}
 }
 
+// Data that nothing can be learned from leave no checkpoint in the way of the next attempt.
+func TestCheckpointOfWhatCannotBe(t *testing.T) {
+	t.Parallel()
+	p := smallProblem(t, 60, 4, 400, 2)
+	p.Nodes.Age = nil
+	path := filepath.Join(t.TempDir(), "checkpoint")
+	_, err := Fit(t.Context(), p, Settings{Exposure: "fields+age", Starts: []float64{.3}, Replicates: -1,
+		Checkpoint: Checkpoint{Path: path}})
+	if _, left := os.Lstat(path); !errors.Is(err, ErrData) || left == nil {
+		t.Errorf("%v, and a checkpoint is there: %t", err, left == nil)
+	}
+}
+
 // A kept checkpoint gives the result again, without training.
 func TestCheckpointKept(t *testing.T) {
 	t.Parallel()

@@ -41,6 +41,8 @@ type ClaimSet struct {
 	// claimed where the links contradict them.
 	Logged *MemberValue `json:"logged,omitempty"`
 	Drawn  *MemberValue `json:"drawn,omitempty"`
+	// Contradicted says that what was logged, or drawn, has nothing in common with what any assumption says.
+	Contradicted bool `json:"contradicted,omitempty"`
 }
 
 // SetRange is from the least end of the 95% intervals of all members that stay to the largest.
@@ -135,14 +137,16 @@ func (d *diagnosis) claim() {
 		set.Ratio.include(MemberValue{Lower: links.value / spread, Upper: links.value * spread})
 	}
 	if log := d.loggedPropensity(); log != nil {
-		if set.Logged = log; len(d.found.Logged) > 0 && math.Abs(d.found.Logged[0].z()) > 1.96 {
-			set.Propensity = log.surely() // what the links say of it is wrong
+		set.Logged = log
+		set.Contradicted = !set.Propensity.narrow(log.Surely())
+		if d.found.logDoubtful() { // what the links say of it is wrong
+			set.Propensity = log.Surely()
 		}
-		set.Propensity.narrow(log.surely())
 	}
 	if drawn := d.drawnLink(); drawn != nil {
 		set.Drawn = drawn
-		set.MeanLink.narrow(drawn.surely())
+		common := set.MeanLink.narrow(drawn.Surely())
+		set.Contradicted = set.Contradicted || !common
 	}
 	d.found.Set = set
 }
@@ -155,7 +159,7 @@ func (d *diagnosis) oneSided() bool {
 		return false
 	}
 	if len(f.Logged) > 0 {
-		return f.Logged[0].z() > 1.96
+		return f.Logged[0].z() > doubtful
 	}
 	return f.Support.Logged == 0 && !f.Offered.noCeiling()
 }
@@ -193,20 +197,22 @@ func (r *Result) publishes(a Alternative) bool {
 		slices.Contains(terms, model.Popularity) == (a.Popularity == PopularShown)
 }
 
-// surely is its 99% interval: what two intervals allow together is missed by either of them.
-func (v MemberValue) surely() SetRange {
+// Surely is its 99% interval: what two intervals allow together is missed by either of them.
+func (v MemberValue) Surely() SetRange {
 	spread := math.Exp(2.576 * v.Error)
 	return SetRange{v.Value / spread, math.Min(v.Value*spread, 1)}
 }
 
-// narrow leaves of a range what another allows; the other itself if they have nothing in common.
-func (r *SetRange) narrow(to SetRange) {
+// narrow leaves of a range what another allows; the other itself if they have nothing in common, of which it reports
+// false.
+func (r *SetRange) narrow(to SetRange) (common bool) {
 	low, high := math.Max(r.Low, to.Low), math.Min(r.High, to.High)
 	if low > high {
 		*r = to
-		return
+		return false
 	}
 	*r = SetRange{low, high}
+	return true
 }
 
 // include widens a range by an interval.
@@ -241,18 +247,20 @@ func (d *diagnosis) claimOf(f, reference *alternativeFit) Member {
 	}
 	scale := d.found.MeanLink
 	own := math.Hypot(scale.Bias, scale.Sampling)
+	share := func(m measure) measure { return measure{math.Min(m.value, 1), m.err} } // which rounding may not leave
 	log := func(m measure, more float64) MemberValue {
 		out := MemberValue{Value: m.value, Error: math.Hypot(m.err, more)}
 		out.Lower, out.Upper = m.value*math.Exp(-1.96*out.Error), m.value*math.Exp(1.96*out.Error)
 		return out
 	}
-	c.MeanLink, c.Propensity = log(f.measures[ofLink], own), log(f.measures[ofExposure], own)
+	c.MeanLink, c.Propensity = log(share(f.measures[ofLink]), own), log(share(f.measures[ofExposure]), own)
 	c.MeanLink.Upper, c.Propensity.Upper = math.Min(c.MeanLink.Upper, 1), math.Min(c.Propensity.Upper, 1)
 	if m := f.measures[ofRatio]; m.value > 0 {
 		ratio := log(m, own)
 		c.Ratio = &ratio
 	}
 	m := f.measures[ofRisk]
+	m.value = math.Max(m.value, 0)
 	c.Risk = MemberValue{Value: m.value, Error: math.Hypot(m.err, d.riskError)}
 	c.Risk.Lower, c.Risk.Upper = math.Max(m.value-1.96*c.Risk.Error, 0), m.value+1.96*c.Risk.Error
 	// What unlinked pairs that are relevant add to it is in proportion to how many these are, so that it reaches as

@@ -104,7 +104,7 @@ func (m byDraws) precondition(ctx context.Context, l *laplace, theta []float64) 
 	if v.block, ok = lapack64.Potrf(block); !ok {
 		v.close()
 		return nil, fmt.Errorf("%w: the information of the propensities is not positive definite; the vectors "+
-			"may hold huge or missing numbers", ErrDiverged)
+			"may be all alike, or hold huge numbers", ErrDiverged)
 	}
 	return v, nil
 }

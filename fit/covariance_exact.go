@@ -91,8 +91,8 @@ func cholesky(full blas64.Symmetric) (blas64.Triangular, error) {
 		copy(full.Data, saved)
 		if factor, ok = lapack64.Potrf(full); !ok {
 			copy(full.Data, saved)
-			return factor, fmt.Errorf("%w: the information matrix is not positive definite; the vectors may hold huge "+
-				"or missing numbers", ErrDiverged)
+			return factor, fmt.Errorf("%w: the information matrix is not positive definite; the vectors may be all "+
+				"alike, or hold huge numbers", ErrDiverged)
 		}
 	}
 	return factor, nil

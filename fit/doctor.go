@@ -48,6 +48,7 @@ type Findings struct {
 	Ridge    []RidgePoint  `json:"ridge,omitempty"`
 	Logged   []LoggedTest  `json:"logged,omitempty"` // all pairs, then those of one field and of two
 	Offered  *OfferedTest  `json:"offered,omitempty"`
+	Anchors  []AnchorTest  `json:"anchors,omitempty"`
 	// Prescription is what would tell the scale where the assumptions were compared.
 	Prescription *Prescription `json:"prescription,omitempty"`
 	Echo         float64       `json:"echo,omitempty"` // how far the vectors follow from the links
@@ -229,6 +230,7 @@ func diagnose(ctx context.Context, p sample.Problem, r *Result, most int) (*Find
 		}
 	}
 	d.testLogs()
+	d.testAnchors()
 	if d.found.Lists = r.lists; r.earlier != nil {
 		d.carry(r.earlier.findings)
 	} else {
@@ -721,9 +723,10 @@ func (f *Findings) refuted() bool {
 	return slices.ContainsFunc(f.Tests, func(r Refutation) bool { return r.Refuted })
 }
 
-// contradicted reports whether logged exposures, or what became of offered pairs, contradict what links say.
+// contradicted reports whether logged exposures, an anchor, or what became of offered pairs contradict what links say.
 func (f *Findings) contradicted() bool {
-	return f.Offered != nil && math.Abs(f.Offered.Z) > surprising ||
+	return slices.ContainsFunc(f.Anchors, AnchorTest.disagrees) || f.Set != nil && f.Set.Contradicted ||
+		f.Offered != nil && math.Abs(f.Offered.Z) > surprising ||
 		slices.ContainsFunc(f.Logged, func(t LoggedTest) bool { return math.Abs(t.z()) > surprising })
 }
 
@@ -735,6 +738,8 @@ func (f *Findings) Doubt() string {
 		return "the evaluating model collapsed: it calls nearly every pair relevant"
 	case f.Echo >= graph.EchoFrom:
 		return "the vectors follow from the links, so that exposure is mistaken for relevance"
+	case slices.ContainsFunc(f.Anchors, AnchorTest.disagrees):
+		return "an anchor contradicts the links that the evaluating model was learned from"
 	case f.contradicted():
 		return "what was logged contradicts the evaluating model"
 	}
@@ -748,3 +753,12 @@ const rareFrom = .01
 // collapsed reports whether the model calls everything relevant and explains all links by exposure. Its
 // error of log mean ŷ is then 0, which says nothing: there is no ŷ left that could move.
 func (f *Findings) collapsed() bool { return f.MeanLink.Value > .99 }
+
+// Collapse says of a model that collapsed that it means nothing; "" of any other.
+func (f *Findings) Collapse() string {
+	if f.Class != NotIdentified || f.Factors || !f.collapsed() {
+		return ""
+	}
+	return "The model collapsed: it calls nearly every pair relevant and explains all links by exposure, as happens " +
+		"where there are too few links for the vectors' dimensions. Neither ŷ nor its ranking means anything."
+}

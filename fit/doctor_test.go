@@ -229,10 +229,13 @@ func TestClasses(t *testing.T) {
 		return &ClaimSet{Propensity: SetRange{.2, .21}, MeanLink: SetRange{low, high}}
 	}
 	for want, all := range map[Class][]Findings{
-		Identified: {{Set: set(.2, .3)}, {Set: set(.2, .2), Tests: []Refutation{{Of: ByPopularity}}}},
+		Identified: {{Set: set(.2, .3)}, {Set: set(.2, .2), Tests: []Refutation{{Of: ByPopularity}}},
+			{Set: set(.2, .3), Anchors: []AnchorTest{{Anchor{"same", .8, .05}, .72}}}},
 		NotChecked: {{}, {MeanLink: Scale{Value: .3, Error: .12}}},
 		Weak: {{Echo: .99}, {Set: set(.2, .31)}, {Set: ofLinks(.2, .31)},
 			{Set: set(.2, .21), Offered: &OfferedTest{Z: -4}},
+			{Set: &ClaimSet{Propensity: SetRange{.2, .21}, MeanLink: SetRange{.3, .31}, Contradicted: true}},
+			{Set: set(.2, .21), Anchors: []AnchorTest{{Anchor{"cross", .99, .001}, .23}}},
 			{Set: set(.2, .21), Tests: []Refutation{{Of: ByPopularity, Refuted: true}}},
 			{Set: set(.2, .21), Logged: []LoggedTest{{Z: 9, Allowing: -3.1}}}},
 		NotIdentified: {{Set: set(.2, .61)}, {Set: ofLinks(0, .1)}, {Set: ofLinks(.2, .61)},
@@ -246,6 +249,44 @@ func TestClasses(t *testing.T) {
 			if d.classify(); f.Class != want {
 				t.Errorf("%s, want %s: %+v", f.Class, want, f)
 			}
+		}
+	}
+}
+
+// Verdicts say what speaks against them.
+func TestVerdictsInWords(t *testing.T) {
+	t.Parallel()
+	field := must(model.NewFieldMatrix(smallProblem(t, 30, 4, 100, 5).Nodes))(t)
+	set := func(more ClaimSet) *ClaimSet {
+		more.Propensity, more.MeanLink = SetRange{.2, .21}, SetRange{.3, .31}
+		return &more
+	}
+	log := &MemberValue{Value: .2, Lower: .19, Upper: .21}
+	for name, c := range map[string]struct {
+		found     Findings
+		has, lack string
+	}{
+		"popular targets are linked less": {Findings{Set: set(ClaimSet{}),
+			Tests: []Refutation{{Of: ByPopularity, Z: -5.5, Refuted: true}}}, "linked less than", "fold"},
+		"a log that no assumption allows": {Findings{Set: set(ClaimSet{Contradicted: true, Logged: log}),
+			Logged: []LoggedTest{{Pairs: 9, Z: 1}}}, "No assumption that explains the links allows", "agree with"},
+		"a log that is doubtful": {Findings{Set: set(ClaimSet{Logged: log}),
+			Logged: []LoggedTest{{Pairs: 9, Z: -2.7}}}, "differ from what links alone say", "agree with what"},
+		"a log, and perhaps a ceiling": {Findings{Set: set(ClaimSet{Logged: log, OneSided: true}),
+			Logged: []LoggedTest{{Pairs: 9, Z: 2.5}}}, "with a probability of 20% to 21%", "at least 20%"},
+		"an anchor": {Findings{Set: set(ClaimSet{}), Anchors: []AnchorTest{{Anchor{"cross", .99, .001}, .23}}},
+			"The anchor cross=0.99±0.001 contradicts the links, by which mean π̂ is 0.23 there", "fold"},
+	} {
+		f := c.found
+		f.MeanLink = Scale{Value: .3, Error: .01}
+		d := &diagnosis{found: &f, measured: true, result: &Result{Propensity: field}}
+		d.classify()
+		f.sayClass()
+		f.sayTests()
+		f.sayAnchors()
+		f.sayLogs(true)
+		if all := strings.Join(f.Verdict, " "); !strings.Contains(all, c.has) || strings.Contains(all, c.lack) {
+			t.Errorf("%s: %s", name, all)
 		}
 	}
 }

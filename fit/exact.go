@@ -25,9 +25,12 @@ func (s Settings) validateExact(m method) error {
 	case m.bayes || m.untrained || m.shown || m.risk == engine.RiskDR:
 		return hint.Wrap(fmt.Errorf("%w: %s does not learn from all pairs", ErrSetting, s.Method),
 			"set %v to mle, or learn from a sample", hint.Setting("method"))
-	case ofFactors(s.Link) || s.Optimiser != "lbfgs":
-		return fmt.Errorf("%w: all pairs are learned from by lbfgs, and neither with %s nor of factors; learn from a "+
-			"sample", ErrSetting, s.Optimiser)
+	case ofFactors(s.Link):
+		return fmt.Errorf("%w: factors of people and items are not learned from all pairs; learn from a sample",
+			ErrSetting)
+	case s.Optimiser != "lbfgs":
+		return hint.Wrap(fmt.Errorf("%w: all pairs are learned from by lbfgs, not by %s", ErrSetting, s.Optimiser),
+			"leave %v out", hint.Setting("optimiser"))
 	}
 	return nil
 }
@@ -44,7 +47,11 @@ func checkExact(p sample.Problem, s Settings) error {
 		return fmt.Errorf("%w: the exposure of some pairs is logged, and all pairs are learned from without a log; "+
 			"leave the log out, or learn from a sample", ErrData)
 	}
-	return nil
+	pairs, _, err := p.Universe.Count(p.Graph)
+	if err != nil {
+		return err
+	}
+	return engine.Learnable(s.engine(), pairs)
 }
 
 // ExactSearch is how learning from all pairs went: how often all of them were summed, and the gradient where it began
@@ -94,13 +101,8 @@ func (t *training) overEvery(from run) (run, engine.Parts, error) {
 		l, began, err = t.curving(search, "exact", func() (*exactCovariance, error) {
 			return t.informed(&o, from.params, float64(pairs), float64(links))
 		})
-	} else if search.memory, err = t.scaled(&o, from, pairs); err == nil {
-		defer t.recorder.within("exact.")()
-		search.settings.Tolerance *= coarser
-		search.noise = search.settings.Tolerance / 3
-		l = t.equipped(search)
-		err = l.train(t.ctx)
-		began = l.began
+	} else {
+		l, began, err = t.remembering(search, from, pairs)
 	}
 	if err != nil {
 		return from, engine.Parts{}, err
@@ -112,6 +114,37 @@ func (t *training) overEvery(from run) (run, engine.Parts, error) {
 	from.searched = &ExactSearch{Evaluations: l.evaluations, Began: Incline{began[0], errors(began[1])},
 		Ended: Incline{l.steep[0], errors(l.steep[1])}}
 	return from, l.parts, nil
+}
+
+// remembering searches with the curvature of the last steps over the sample. Of a link model that is not linear that
+// may lead astray: then it begins again, and learns the curvature as it goes. It also returns how steep it was then.
+func (t *training) remembering(search lbfgs, from run, pairs int64) (l *lbfgs, began [2]float64, err error) {
+	start := slices.Clone(search.params)
+	afresh := search
+	if search.memory, err = t.scaled(search.objective, from, pairs); err != nil {
+		return nil, began, err
+	}
+	search.settings.Tolerance *= coarser
+	search.noise = search.settings.Tolerance / 3
+	undo := t.recorder.within("exact.")
+	l = t.equipped(search)
+	err = l.train(t.ctx)
+	undo()
+	if began = l.began; err != nil || l.steep[0] <= began[0]/2 {
+		return l, began, err
+	}
+	defer t.recorder.within("afresh.")()
+	evaluations, steps := l.evaluations, l.iteration
+	copy(afresh.params, start)
+	afresh.tries = 0
+	l = t.equipped(afresh)
+	err = l.train(t.ctx)
+	l.evaluations, l.iteration = l.evaluations+evaluations, l.iteration+steps
+	if err == nil && !(l.steep[0] <= began[0]) {
+		err = fmt.Errorf("%w: over all pairs, further from the minimum than where it began; learn from a sample",
+			ErrDiverged)
+	}
+	return l, began, err
 }
 
 // equipped completes a search.

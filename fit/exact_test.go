@@ -3,6 +3,7 @@ package fit
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 	"unseen/internal/enginetest"
 	"unseen/internal/kern"
 	"unseen/model"
+	"unseen/progress"
 	"unseen/risk"
 	"unseen/sample"
 	"unseen/world"
@@ -31,6 +33,49 @@ func exactProblem(t testing.TB, nodes int, seed uint64) sample.Problem {
 		t.Fatal(err)
 	}
 	return sample.Problem{Nodes: model.NodesOf(g), Train: pairs, Graph: g, Universe: u}
+}
+
+// A link model that is not linear, in which the curvature of a sample's last steps leads astray, is learned all the
+// same; and starts are compared by the sample, by which all of them were learned.
+func TestExactFitOfLowRank(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("slow, and this is -short; ./check runs it once without")
+	}
+	p := exactProblem(t, 100, 3)
+	s := Settings{Method: "mle", Link: "low-rank", Exact: true, Ridge: 1, Starts: []float64{.3, .1}, Seed: 1}
+	got := must(Fit(t.Context(), p, s))(t)
+	if a := got.Searched; a.Ended.Gradient > a.Began.Gradient/10 {
+		t.Errorf("the gradient went from %g to %g", a.Began.Gradient, a.Ended.Gradient)
+	}
+	s.Exact, s.Optimiser = false, "lbfgs"
+	sampled := must(Fit(t.Context(), p, s))(t)
+	for i, a := range got.Starts {
+		if b := sampled.Starts[i]; math.Abs(a.Objective-b.Objective) > 1e-4*b.Objective {
+			t.Errorf("start %+v, by the sample %+v", a, b)
+		}
+	}
+}
+
+// Too many pairs for a processor are refused before anything is learned.
+func TestExactFitOfTooMany(t *testing.T) {
+	t.Parallel()
+	n := 50_000
+	p := smallProblem(t, 60, 4, 400, 2)
+	var b graph.Builder
+	for i := range n {
+		must(b.AddNode(graph.Node{ID: fmt.Sprint(i)}))(t)
+	}
+	g, _, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Graph, p.Universe = g, graph.Universe{}
+	began := false
+	_, err = Fit(t.Context(), p, Settings{Method: "mle", Exact: true, Progress: func(progress.Event) { began = true }})
+	if !errors.Is(err, engine.ErrUnsupported) || began {
+		t.Errorf("%v; training began: %t", err, began)
+	}
 }
 
 // Learning from all pairs ends where learning from a sample does that has all of them.
@@ -83,10 +128,15 @@ func TestExactFit(t *testing.T) {
 // A training that is stopped over all pairs goes on there, to the same bits.
 func TestExactFitResumes(t *testing.T) {
 	t.Parallel()
-	p := exactProblem(t, 60, 5)
-	s := Settings{Method: "mle", Exact: true, Ridge: 4, Starts: []float64{.3, .1}, Seed: 1}
+	exactResumes(t, exactProblem(t, 60, 5), "", 5, 30, 60)
+	exactResumes(t, exactProblem(t, 100, 3), "low-rank", 5, 60, 100) // which begins again
+}
+
+func exactResumes(t *testing.T, p sample.Problem, link string, stops ...int) {
+	t.Helper()
+	s := Settings{Method: "mle", Link: link, Exact: true, Ridge: 4, Starts: []float64{.3, .1}, Seed: 1}
 	want := must(Fit(t.Context(), p, s))(t)
-	for _, at := range []int{5, 30, 60} {
+	for _, at := range stops {
 		stopped := s
 		stopped.Checkpoint = Checkpoint{Path: filepath.Join(t.TempDir(), "c"), Every: 1}
 		ctx, cancel := context.WithCancel(t.Context())

@@ -199,13 +199,7 @@ func fitObjective(ctx context.Context, p sample.Problem, m method, r *Result, re
 		if run, err = t.level(t.objective, run); err != nil {
 			return err
 		}
-		exact := engine.Parts{}
-		if s.Exact && i == 0 {
-			if run, exact, err = t.overEvery(run); err != nil {
-				return err
-			}
-		}
-		o := t.objective
+		o, exact := t.objective, engine.Parts{}
 		parts, err := s.engine().Gradient(ctx, thinned(o, describedPairs), run.params, nil)
 		if err != nil {
 			return err
@@ -217,6 +211,12 @@ func fitObjective(ctx context.Context, p sample.Problem, m method, r *Result, re
 			return err
 		}
 		summary.Propensity, summary.Objective = start, parts.Total()
+		if s.Exact && i == 0 { // starts are compared by what the sample says
+			if run, exact, err = t.overEvery(run); err != nil {
+				return err
+			}
+			link, propensity = o.Split(run.params)
+		}
 		r.Starts = append(r.Starts, summary)
 		if i == 0 {
 			r.Objective, r.Epochs, r.Iterations = cmp.Or(exact, parts), run.epochs, run.iterations
@@ -685,8 +685,13 @@ func (r *Result) warn() {
 		}
 		if group.mean > .995 {
 			advice := "log what is shown, start elsewhere or use bayes"
-			if r.Findings.Factors {
-				advice = "log what is shown" // bayes learns no factors
+			switch {
+			case r.Findings.Support.Logged > 0:
+				advice = "that is right where nearly everything was shown"
+			case r.Findings.Factors: // which bayes does not learn
+				advice = "log what is shown"
+			case r.Settings.Method == "bayes":
+				advice = "log exposure on a random share of the pairs to be sure"
 			}
 			add("collapsed", "the propensity of pairs of %s rose to %.3f on average: the model has become naive; %s",
 				group.name, group.mean, advice)

@@ -390,6 +390,21 @@ func TestBadInput(t *testing.T) {
 		"infinite ridge":    {func(_ *sample.Problem, s *Settings) { s.Ridge = math.Inf(1) }, ErrSetting, "ridge"},
 		"bad anchor": {func(_ *sample.Problem, s *Settings) { s.Anchors = []Anchor{{"same", 2, .1}} }, ErrSetting,
 			"same=0.8±0.1"},
+		"two anchors": {func(_ *sample.Problem, s *Settings) {
+			s.Anchors = []Anchor{{"same", .5, .1}, {"same", .6, .1}}
+		}, ErrSetting, "two anchors of same"},
+		"anchor of mle": {func(_ *sample.Problem, s *Settings) {
+			s.Method, s.Anchors = "mle", []Anchor{{"same", .5, .1}}
+		}, ErrSetting, "use bayes"},
+		"anchor below the links": {func(_ *sample.Problem, s *Settings) { s.Anchors = []Anchor{{"same", .001, .001}} },
+			ErrSetting, "at least as many were shown"},
+		"anchor of no pairs": {func(p *sample.Problem, s *Settings) {
+			p.Nodes.Fields = make([]uint16, len(p.Nodes.Fields))
+			for i := range p.Nodes.Fields {
+				p.Nodes.Fields[i] = 1
+			}
+			s.Anchors = []Anchor{{"cross", .5, .1}}
+		}, ErrSetting, "no pairs of two fields"},
 		"negative rate":       {func(_ *sample.Problem, s *Settings) { s.Adam.Rate = -1 }, ErrSetting, "learning rate"},
 		"negative batch":      {func(_ *sample.Problem, s *Settings) { s.Adam.Batch = -1 }, ErrSetting, "batch"},
 		"bayes of an mlp":     {func(_ *sample.Problem, s *Settings) { s.Link = "mlp" }, ErrSetting, "mle"},

@@ -41,7 +41,7 @@ func (l *ListFindings) AsNaive() string {
 // sayLists says how far the order of lists can be trusted.
 func (f *Findings) sayLists() {
 	l := f.Lists
-	if l == nil {
+	if l == nil || f.collapsed() {
 		return
 	}
 	if l.Members > 1 {

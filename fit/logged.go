@@ -2,6 +2,7 @@ package fit
 
 import (
 	"math"
+	"slices"
 
 	"unseen/graph"
 	"unseen/internal/kern"
@@ -115,10 +116,17 @@ func (d *diagnosis) loggedPropensity() *MemberValue {
 	return &out
 }
 
-// standing returns the mean of something over all pairs, given that of some which were drawn at random, and the weight
-// of all pairs and of those in a field pair. Those of a field pair stand for all of it, and those of one field, or of
-// two, for the field pairs that have none. Its error has sources as what is independent. It is not known where there
-// are none of one field, or of two, or where the mean is 0.
+// How few pairs of one field, or of two, and how few sources may stand for all others.
+const (
+	fewestStanding        = 10
+	fewestStandingSources = 10
+)
+
+// standing returns the mean of something that is or is not so over all pairs, given that of some which were drawn at
+// random, and the weight of all pairs and of those in a field pair. Those of a field pair stand for all of it, and
+// those of one field, or of two, for the field pairs that have none. Its error has sources as what is independent, and
+// is no less than that of as many independent pairs, of which two more were so and two more were not: all of a few may
+// be alike. It is not known where too few are of one field, or of two, or where the mean is 0.
 func (d *diagnosis) standing(value func(k int) (v float64, drawn bool),
 	weights func(*cellSum) (all, some float64)) (found risk.Interval, known bool) {
 	group := func(c *cellSum) int {
@@ -135,6 +143,7 @@ func (d *diagnosis) standing(value func(k int) (v float64, drawn bool),
 		}
 	}
 	var seen risk.Sample
+	var stand [2]standIn
 	for k := range d.problem.Exposure {
 		v, drawn := value(k)
 		if !drawn {
@@ -144,13 +153,46 @@ func (d *diagnosis) standing(value func(k int) (v float64, drawn bool),
 		all, some := weights(c)
 		share := d.problem.Train.Weight[k] / some
 		seen.Values = append(seen.Values, v)
-		seen.Weights = append(seen.Weights, share*all*total[group(c)]/covered[group(c)])
+		w := share * all * total[group(c)] / covered[group(c)]
+		seen.Weights = append(seen.Weights, w)
 		seen.Sources = append(seen.Sources, int(d.problem.Train.Source[k]))
+		stand[group(c)].add(v, w)
 	}
 	found, err := seen.Normal(.95, risk.Nuisance{})
-	known = err == nil && found.Estimate > 0
-	for g := range total {
-		known = known && (covered[g] > 0 || total[g] == 0)
+	known = err == nil && found.Estimate > 0 && distinctInts(seen.Sources) >= fewestStandingSources
+	var least float64
+	for g, s := range stand {
+		known = known && (total[g] == 0 || s.pairs() >= fewestStanding)
+		least += s.variance(total[g] / (total[0] + total[1]))
 	}
+	found.StandardError = math.Max(found.StandardError, math.Sqrt(least))
 	return found, known
 }
+
+// standIn is what pairs that stand for others add up to.
+type standIn struct{ weight, squares, yes float64 }
+
+func (s *standIn) add(v, w float64) {
+	s.weight, s.squares, s.yes = s.weight+w, s.squares+w*w, s.yes+w*v
+}
+
+// pairs is how many pairs of equal weight would say as much.
+func (s *standIn) pairs() float64 {
+	if s.squares == 0 {
+		return 0
+	}
+	return s.weight * s.weight / s.squares
+}
+
+// variance is that of their share, as a part of the whole.
+func (s *standIn) variance(part float64) float64 {
+	if s.weight == 0 {
+		return 0
+	}
+	n := s.pairs() + 4
+	share := (s.yes/s.weight*(n-4) + 2) / n
+	return part * part * share * (1 - share) / n
+}
+
+// distinctInts counts different numbers.
+func distinctInts(xs []int) int { return len(slices.Compact(slices.Sorted(slices.Values(xs)))) }

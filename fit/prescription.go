@@ -26,7 +26,8 @@ type Prescription struct {
 //
 // with W_c the share of field pair c among all pairs and n_c how many of it are drawn. For a given number it is least
 // if n_c is in proportion to W_c·√(t_c(1−t_c)) (Neyman). The number is that with which a 99% interval, to which
-// what is claimed is narrowed, is prescribedWidth-fold. It rests on what is to be found out, t: so draw until it was
+// what is claimed is narrowed, is prescribedWidth-fold, and no fewer than stand for all others of one field, or of two.
+// It rests on what is to be found out, t: so draw until it was
 // true of as many as Until, and take Pairs for an estimate of when that will be.
 type Experiment struct {
 	Pairs int               `json:"pairs"`
@@ -125,9 +126,16 @@ func (c *fieldChances) experiment(least float64) (out Experiment) {
 	}
 	mean, wanted := c.mean(), math.Log(prescribedWidth)/(2*2.576)
 	n := math.Pow(spread/weight/mean/wanted, 2)
+	kinds := map[bool]float64{} // pairs of one field and of two, of which there must be enough to stand for all
+	for _, cell := range c.cells {
+		kinds[cell.same] += n * cell.spread() / spread
+	}
 	var until float64
 	for _, cell := range c.cells {
 		exact := n * cell.spread() / spread
+		if all := kinds[cell.same]; all > 0 {
+			exact *= math.Max(1, 2*fewestStanding/all)
+		}
 		until += exact * cell.sum / cell.weight
 		count := int(math.Ceil(exact))
 		if out.Pairs += count; cell.same {

@@ -76,6 +76,20 @@ func TestExperiment(t *testing.T) {
 	}
 }
 
+// An experiment has as many pairs of each kind as are asked for to stand for the others.
+func TestExperimentOfFewPairs(t *testing.T) {
+	t.Parallel()
+	var c fieldChances
+	for f := range uint16(2) {
+		for g := range uint16(2) {
+			c.add(fieldPair{f, g}, f == g, 1000, .9)
+		}
+	}
+	if e := c.experiment(.9); e.Same < 2*fewestStanding || e.Pairs-e.Same < 2*fewestStanding || e.Until > e.Pairs {
+		t.Errorf("%+v", e)
+	}
+}
+
 // Logged pairs tell mean π whatever the field pairs that most of them have, and say how surely.
 func TestLoggedPropensity(t *testing.T) {
 	t.Parallel()
@@ -124,6 +138,57 @@ func TestLoggedPropensity(t *testing.T) {
 	}
 	if held < trials*90/100 {
 		t.Errorf("the interval holds the truth in %d of %d", held, trials)
+	}
+}
+
+// A few logged pairs of one kind say nothing of all the others, and of pairs that are all alike not that all are.
+func TestFewLoggedPairs(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		same, cross, shown int // logged pairs of one field and of two, and how many of each are shown
+		known              bool
+	}{
+		"one of two fields":   {500, 1, 1, false},
+		"a few of two fields": {500, 9, 9, false},
+		"none of one field":   {0, 500, 500, false},
+		"enough, all shown":   {60, 60, 60, true},
+		"many, some shown":    {5000, 5000, 1000, true},
+	} {
+		p := sample.Problem{Train: &graph.Pairs{}}
+		p.Nodes.FieldCount = 3
+		for i := range 100 {
+			p.Nodes.Fields = append(p.Nodes.Fields, uint16(1+i%2))
+		}
+		d := &diagnosis{result: &Result{}, found: &Findings{}, problem: p}
+		d.cellOf = d.cellFinder()
+		add := func(k, apart int, e risk.Exposure) {
+			t := p.Train
+			t.Source, t.Target = append(t.Source, int32(k%50)), append(t.Target, int32(50+k%50+apart))
+			t.Linked, t.Weight, t.Rate = append(t.Linked, false), append(t.Weight, 1), append(t.Rate, 1)
+			d.problem.Exposure = append(d.problem.Exposure, e)
+			d.add(d.cellOf(t.Len()-1), t.Len()-1, 0)
+		}
+		for k := range 1000 {
+			add(k%49, 0, risk.Unlogged)
+			add(k%49, 1, risk.Unlogged)
+		}
+		for kind, logged := range []int{c.same, c.cross} {
+			for k := range logged {
+				e := risk.Unexposed
+				if k < c.shown {
+					e = risk.Exposed
+				}
+				add(k%49, kind, e)
+			}
+		}
+		switch found := d.loggedPropensity(); {
+		case (found != nil) != c.known:
+			t.Errorf("%s: %+v", name, found)
+		case c.known && c.same == c.shown && !(found.Lower < .98 && found.Lower > .9):
+			t.Errorf("%s: %+v, which is too sure or not sure enough", name, found)
+		case c.known && c.same > c.shown && !(found.Lower < .2 && found.Lower > .18 && found.Upper < .22):
+			t.Errorf("%s: %+v, where .2 is true", name, found)
+		}
 	}
 }
 
@@ -210,7 +275,7 @@ func TestDrawnPairsNarrow(t *testing.T) {
 		if set.Drawn == nil || *set.Drawn != *drawn {
 			t.Fatalf("%s: the set has %v, and %v was drawn", name, set.Drawn, drawn)
 		}
-		sure := drawn.surely()
+		sure := drawn.Surely()
 		if sure.Low >= drawn.Lower || sure.High <= drawn.Upper {
 			t.Errorf("%s: 99%% are %v, 95%% %v to %v", name, sure, drawn.Lower, drawn.Upper)
 		}

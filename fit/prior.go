@@ -33,10 +33,7 @@ func newPrior(d int, group []uint8) prior {
 
 // anchor sets what is known from outside of the scale of a group's propensities.
 func (p *prior) anchor(a Anchor) {
-	g := 0
-	if a.Group == "cross" {
-		g = 1
-	}
+	g := a.group()
 	p.Centre[g] = math.Log(a.Propensity / (1 - a.Propensity))
 	p.Spread[g] = a.Error / (a.Propensity * (1 - a.Propensity))
 }

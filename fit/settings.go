@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"unseen/engine"
+	"unseen/hint"
 	"unseen/internal/kern"
 	"unseen/model"
 	"unseen/progress"
@@ -267,6 +268,10 @@ func (s Settings) WithDefaults() (Settings, error) {
 	if s, err = s.withExposure(m); err != nil {
 		return s, err
 	}
+	if len(s.Anchors) > 0 && !m.bayes {
+		return s, hint.Wrap(fmt.Errorf("%w: an anchor, which %s cannot use", ErrSetting, s.Method),
+			"use bayes, or leave %v out", hint.Setting("anchors"))
+	}
 	if err := cmp.Or(s.validateFactors(m), s.validateExact(m)); err != nil {
 		return s, err
 	}
@@ -330,11 +335,14 @@ func (s Settings) validate() error {
 		return fmt.Errorf("%w: ridge %v; give a positive variance of z, or a negative number for none", ErrSetting,
 			s.Ridge)
 	}
-	for _, a := range s.Anchors {
+	for i, a := range s.Anchors {
 		if a.Group != "same" && a.Group != "cross" || !(a.Propensity > 0 && a.Propensity < 1) || !(a.Error > 0) ||
 			math.IsInf(a.Error, 0) {
 			return fmt.Errorf("%w: anchor %s=%v±%v; write same=0.8±0.1 or cross=…, with a probability and a "+
 				"positive error", ErrSetting, a.Group, a.Propensity, a.Error)
+		}
+		if slices.ContainsFunc(s.Anchors[:i], func(b Anchor) bool { return a.Group == b.Group }) {
+			return fmt.Errorf("%w: two anchors of %s; give one", ErrSetting, a.Group)
 		}
 	}
 	if err := s.Adam.validate(); err != nil {

@@ -34,6 +34,7 @@ func (d *diagnosis) writeVerdict() {
 	}
 	if len(d.result.Settings.Anchors) > 0 && d.result.Posterior != nil {
 		f.say("These results depend on the given anchor: if it is wrong, so are they.")
+		f.sayAnchors()
 	} else if !f.Factors && (f.Class == Weak || f.Class == NotChecked || f.Class == NotIdentified) {
 		f.advise("or set %v to what is known from elsewhere, such as same=0.8±0.1", hint.Setting("anchors"))
 	}
@@ -47,7 +48,7 @@ func (d *diagnosis) writeVerdict() {
 			"little more than the prior", f.Support.Thin, f.Support.Cells, thinLinks)
 	}
 	if f.Support.Clipped > .05 {
-		f.say("%s of the pairs have a propensity below %g: there R_w and R_PU use this floor instead; prefer R_AP.",
+		f.say("%s of the training pairs have a propensity below %g: there R_w and R_PU rest on few links; prefer R_AP.",
 			percent(f.Support.Clipped), d.floor())
 	}
 	f.sayLists()
@@ -116,14 +117,18 @@ func (f *Findings) sayScale() {
 			f.sayNotChecked()
 			break
 		}
-		f.say("The scale is weakly identified: assumptions that explain the links equally well differ %.2g-fold. %s",
-			f.Set.widest(), f.scaleInWords())
+		why := "agree, but none of them is sure"
+		if wide := f.Set.widest(); wide > narrow {
+			why = fmt.Sprintf("differ %.2g-fold", wide)
+		} else if f.refuted() || f.contradicted() {
+			why = "agree, but something speaks against them, as said below"
+		}
+		f.say("The scale is weakly identified: assumptions that explain the links equally well %s. %s", why,
+			f.scaleInWords())
 		f.advisePrescription()
 	case NotIdentified:
-		if f.collapsed() {
-			f.say("The model collapsed: it calls nearly every pair relevant and explains all links by exposure, " +
-				"as happens where there are too few links for the vectors' dimensions. Neither ŷ nor its " +
-				"ranking means anything.")
+		if words := f.Collapse(); words != "" {
+			f.say("%s", words)
 			f.advise("learn from more pairs, or reduce the dimensions of the vectors")
 			f.advisePrescription()
 			break
@@ -137,6 +142,9 @@ func (f *Findings) sayScale() {
 // advisePrescription advises the experiments that would tell what is not known.
 func (f *Findings) advisePrescription() {
 	p, set := f.Prescription, f.Set
+	if f.contradicted() {
+		return // it would rest on what the log contradicts
+	}
 	if p == nil {
 		f.advise("log of a random share of the pairs whether they are shown, and fit again with %v set to sample",
 			hint.Setting("log"))
@@ -199,6 +207,12 @@ func (f *Findings) scaleInWords() string {
 		return fmt.Sprintf("By the model's own assumptions, %s of all pairs are relevant (95%% interval %s to %s).",
 			percent(f.MeanLink.Value), percent(f.MeanLink.Lower), percent(f.MeanLink.Upper))
 	}
+	if log := set.Logged; set.OneSided && log != nil {
+		return fmt.Sprintf("By the log, a pair is shown with a probability of %s to %s on average. At most %s of all "+
+			"pairs are relevant; how far below, links cannot say: if even the most relevant pairs that are shown are "+
+			"linked only with some probability, links look the same.", percent(set.Propensity.Low),
+			percent(set.Propensity.High), percent(set.MeanLink.High))
+	}
 	if set.OneSided {
 		return fmt.Sprintf("At most %s of all pairs are relevant, and a pair is shown with a probability of at "+
 			"least %s "+
@@ -229,9 +243,13 @@ func (f *Findings) sayTests() {
 				"than across "+
 				"fields (z = %.1f).", t.Z)
 		case ByPopularity:
-			f.say("Targets that many link to are linked more than fields and vectors explain (z = %.1f). Links "+
-				"cannot tell "+
-				"whether they are shown more or are relevant more often; what is claimed here allows for both.", t.Z)
+			more := "more"
+			if t.Z < 0 {
+				more = "less"
+			}
+			f.say("Targets that many link to are linked %s than fields and vectors explain (z = %.1f). Links cannot "+
+				"tell whether they are shown %s or are relevant %s often; what is claimed here allows for both.", more,
+				t.Z, more, more)
 		case Dependent:
 			f.say("What is shown and what is relevant come together more often than chance (z = %.1f): somebody "+
 				"chose what "+
@@ -280,11 +298,24 @@ func (f *Findings) warnings() []risk.Warning {
 	return out
 }
 
-// surprising is a z that chance rarely gives: 3 over three groups.
-const surprising = 3
+// A z that chance gives in one case of twenty, and one that it rarely gives: 3 over three groups.
+const (
+	doubtful   = 1.96
+	surprising = 3
+)
+
+// logDoubtful reports whether the log differs from what links alone say by more than chance often makes it.
+func (f *Findings) logDoubtful() bool {
+	return len(f.Logged) > 0 && math.Abs(f.Logged[0].z()) > doubtful
+}
 
 // sayLogs says whether logged exposures agree with the propensities.
 func (f *Findings) sayLogs(posterior bool) {
+	contradicted := f.Set != nil && f.Set.Contradicted
+	if contradicted {
+		f.say("No assumption that explains the links allows for what was logged or drawn at random: go by that, and " +
+			"do not rely on the rest.")
+	}
 	if len(f.Logged) == 0 {
 		return
 	}
@@ -301,6 +332,11 @@ func (f *Findings) sayLogs(posterior bool) {
 			"the fields; go by the logs.", percent(worst.Shown), percent(worst.Expected), worst.Group, worst.z())
 		f.advise("log more exposures, and use method dr or a propensity model that sees more than the fields")
 	case f.Factors: // whose level is that of the log
+	case contradicted:
+	case posterior && f.logDoubtful():
+		f.say("Logged exposures differ from what links alone say by more than chance usually makes them (z = %.1f "+
+			"over %d pairs): what is said of π̂ over all pairs is what the log says.", f.Logged[0].z(),
+			f.Logged[0].Pairs)
 	case !posterior:
 		f.say("Logged exposures agree with the propensities (z = %.1f), but these were fitted to them too; "+
 			"fit with bayes for a stricter test.", f.Logged[0].z())

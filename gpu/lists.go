@@ -142,7 +142,13 @@ func (e *OnCard) topOf(ctx context.Context, s engine.TargetSearch, format RowFor
 					p.settle(rows, room, lists)
 				}
 			}()
-			if err != nil {
+			if err != nil { // what goes on in the rooms ends first: the next search takes them
+				if number+1 < len(parts) {
+					<-next
+				}
+				for _, done := range settled[max(number-1, 0) : number+1] {
+					<-done
+				}
 				return nil, err
 			}
 		}

@@ -2,6 +2,8 @@ package gpu
 
 import (
 	"cmp"
+	"context"
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -295,6 +297,49 @@ func TestListsSpeedOnACard(t *testing.T) {
 	for at, want := range must(engine.CPU{}.TopK(t.Context(), s))(t) {
 		if err := sameHits(all[at*sources/compared], want); err != nil {
 			t.Errorf("query %d: %v", at, err)
+		}
+	}
+}
+
+// A search that is cancelled leaves nothing running: the next one has the same rooms.
+func TestListsAfterACancelledSearch(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("slow, and this is -short; ./check runs it once without")
+	}
+	fake := newFakeCard(80)
+	e := must(New(must(open(&fake.driver, 0))(t), Settings{Threads: 2}))(t)
+	e.fewPairs = 1
+	s, _ := drawSearch(t, rand.New(rand.NewPCG(1, 2)), 50, 400)
+	for len(s.Queries) < 40_000 { // several parts
+		s.Queries = append(s.Queries, s.Queries...)
+	}
+	s.K = 5
+	for k := range s.Queries {
+		s.Queries[k].Among, s.Queries[k].Skip = nil, nil
+	}
+	next := s
+	next.Queries = slices.Clone(s.Queries[:20_000])
+	slices.Reverse(next.Queries)
+	want := must(engine.CPU{}.TopK(t.Context(), next))(t)
+	launch := fake.launch
+	for range 5 {
+		ctx, cancel := context.WithCancel(t.Context())
+		fake.launch = func(l launching) int32 {
+			if fake.names[l.function-1] == "rescore" {
+				cancel()
+			}
+			return launch(l)
+		}
+		if _, err := e.TopK(ctx, s); !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+		cancel()
+		fake.launch = launch
+		for k, list := range must(e.TopK(t.Context(), next))(t) {
+			if err := sameHits(list, want[k]); err != nil {
+				t.Fatalf("list %d after a search that was cancelled: %v", k, err)
+			}
 		}
 	}
 }

@@ -44,7 +44,11 @@ func (e *OnCard) Design(ctx context.Context, p engine.DesignPairs) (engine.Desig
 	if err := s.put(p.Pairs, cell); err != nil {
 		return nil, err
 	}
-	return e.CPU.DesignBy(p, cell, s)
+	design, err := e.CPU.DesignBy(p, cell, s)
+	if err != nil {
+		return nil, cmp.Or(err, s.Close())
+	}
+	return design, nil
 }
 
 // sampleSums makes sums over pairs of a sample.
@@ -152,7 +156,10 @@ func (s *sampleSums) Dots(ctx context.Context, w []float32) ([]float32, error) {
 		held := memory{device: s.on.device}
 		defer held.free()
 		var weights uint64
-		return cmp.Or(upload(&held, &weights, padded), s.launch(ctx, "dotPairs", 16*s.on.device.processors,
+		if err := upload(&held, &weights, padded); err != nil {
+			return err // and launches nothing: without its arguments a kernel would ruin the whole context
+		}
+		return cmp.Or(s.launch(ctx, "dotPairs", 16*s.on.device.processors,
 			unsafe.Pointer(&weights), unsafe.Pointer(&s.room.address)), get(s.room, out))
 	})
 }
@@ -244,8 +251,10 @@ func (s *sampleSums) Lengths(ctx context.Context, rows [][]float32) ([]float32, 
 		defer held.free()
 		var of, plus uint64
 		many := uint32(count)
-		return cmp.Or(upload(&held, &of, all), upload(&held, &plus, offsets), s.launch(ctx, "addLengths",
-			8*s.on.device.processors, unsafe.Pointer(&of), unsafe.Pointer(&plus), unsafe.Pointer(&many),
-			unsafe.Pointer(&s.room.address)), get(s.room, out))
+		if err := cmp.Or(upload(&held, &of, all), upload(&held, &plus, offsets)); err != nil {
+			return err
+		}
+		return cmp.Or(s.launch(ctx, "addLengths", 8*s.on.device.processors, unsafe.Pointer(&of), unsafe.Pointer(&plus),
+			unsafe.Pointer(&many), unsafe.Pointer(&s.room.address)), get(s.room, out))
 	})
 }

@@ -311,3 +311,31 @@ func TestDesignSpeedOnACard(t *testing.T) {
 		}
 	}
 }
+
+// Nothing is launched without its arguments, which would ruin the card's context for all that follows; and what is
+// refused gives its memory back.
+func TestSampledOnAFullCard(t *testing.T) {
+	t.Parallel()
+	fake := newFakeCard(80)
+	e := must(New(must(open(&fake.driver, 0))(t), Settings{Threads: 2}))(t)
+	e.fewPairs = 1
+	p, _ := drawnPairs(t, rand.New(rand.NewPCG(1, 2)), 500, 40, 10)
+	refused := p
+	refused.Unit = 0
+	refused.Rate = []float64{1}
+	before := len(fake.memory)
+	if _, err := e.Design(t.Context(), refused); err == nil || len(fake.memory) != before {
+		t.Errorf("%v; %d pieces of memory are held, %d before", err, len(fake.memory), before)
+	}
+	design := must(e.Design(t.Context(), p))(t)
+	theta := make([]float64, 10+1+p.Cells)
+	if _, err := design.Logits(t.Context(), theta); err != nil {
+		t.Fatal(err)
+	}
+	launches, launch := 0, fake.launch
+	fake.launch = func(l launching) int32 { launches++; return launch(l) }
+	fake.left = 10
+	if _, err := design.Logits(t.Context(), theta); err == nil || launches > 0 {
+		t.Errorf("%v after %d launches", err, launches)
+	}
+}

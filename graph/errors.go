@@ -32,10 +32,10 @@ var (
 	// ErrDates: the cut dates of a split are in the wrong order, or no node has a time.
 	ErrDates = errors.New("invalid dates")
 	// ErrEmptySubset: a split leaves nothing to train or to test on.
-	ErrEmptySubset = errors.New("empty subset")
+	ErrEmptySubset = errors.New("too few to split")
 
 	// ErrEmptyUniverse: no ordered pair meets the universe's conditions.
-	ErrEmptyUniverse = errors.New("empty universe")
+	ErrEmptyUniverse = errors.New("no pairs")
 	// ErrNoLinks: the universe holds no link, so negatives per link mean nothing; or there is none to find
 	// communities by.
 	ErrNoLinks = errors.New("no links")

@@ -93,6 +93,28 @@ func (g *Graph) HasTimes() bool {
 	return slices.ContainsFunc(g.times, func(t int64) bool { return t != NoTime })
 }
 
+// TimesDiffer reports whether any two nodes have different times.
+func (g *Graph) TimesDiffer() bool {
+	first := int64(NoTime)
+	for _, t := range g.times {
+		if first == NoTime {
+			first = t
+		}
+		if t != NoTime && t != first {
+			return true
+		}
+	}
+	return false
+}
+
+// LinkTimesDiffer reports whether any source has two links of different times.
+func (g *Graph) LinkTimesDiffer() bool {
+	return g.HasLinkTimes() && slices.ContainsFunc(g.Sources(), func(i int32) bool {
+		times := g.OutTimes(i)
+		return len(times) > 1 && slices.Min(times) != slices.Max(times)
+	})
+}
+
 // Field returns the index of node i's field.
 func (g *Graph) Field(i int32) uint16 { return g.fields[i] }
 

@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sort"
+
+	"unseen/hint"
 )
 
 // NegativeScheme is a way to choose the unlinked pairs of a sample.
@@ -102,16 +104,16 @@ func Sample(g *Graph, u Universe, o SampleOptions) (*Pairs, SampleReport, error)
 		return nil, none, err
 	}
 	if f.linked == 0 {
-		return nil, none, fmt.Errorf("sampling pairs: %w among the universe's %d pairs; give it more sources and "+
-			"targets, or use AllPairs", ErrNoLinks, f.pairs)
+		return nil, none, fmt.Errorf("sampling pairs: %w among %d pairs; take more sources and targets",
+			ErrNoLinks, f.pairs)
 	}
 	want := f.unlinked()
 	if int64(o.PerLink) <= want/f.linked {
 		want = int64(o.PerLink) * f.linked
 	}
 	if want > MaxPairs-f.linked {
-		return nil, none, fmt.Errorf("sampling pairs: %w: %d links and %d unlinked pairs, the limit is %d; lower "+
-			"PerLink or narrow the universe", ErrTooManyPairs, f.linked, want, MaxPairs)
+		return nil, none, hint.Wrap(fmt.Errorf("sampling pairs: %w: %d links and %d unlinked pairs, the limit is %d",
+			ErrTooManyPairs, f.linked, want, MaxPairs), "lower %v, or take fewer sources", hint.Setting("perLink"))
 	}
 	d := &draw{frame: f, want: want, random: rand.New(o.Src)}
 	var rate func(*Pairs)

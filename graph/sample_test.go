@@ -355,7 +355,7 @@ func TestSampleErrors(t *testing.T) {
 		{Universe{}, SampleOptions{}, ErrSettings, "Src"},
 		{Universe{}, SampleOptions{Scheme: 7, Src: src}, ErrSettings, "number 7"},
 		{Universe{}, SampleOptions{PerLink: -1, Src: src}, ErrSettings, "-1"},
-		{Universe{Sources: []int32{0}}, SampleOptions{Src: src}, ErrNoLinks, "AllPairs"},
+		{Universe{Sources: []int32{0}}, SampleOptions{Src: src}, ErrNoLinks, "take more sources"},
 		{Universe{Sources: []int32{}}, SampleOptions{Src: src}, ErrEmptyUniverse, "0 sources"},
 		{Universe{Sources: []int32{0}, Targets: []int32{0}}, SampleOptions{Src: src}, ErrEmptyUniverse, "1 sources"},
 		{Universe{Sources: []int32{3}}, SampleOptions{Src: src}, ErrUnknownNode, "sources is 3"},
@@ -395,7 +395,7 @@ func TestTooManyNegatives(t *testing.T) {
 	g, _, err := b.Build()
 	must(t, err)
 	_, _, err = Sample(g, Universe{}, SampleOptions{PerLink: math.MaxInt, Src: rand.NewPCG(1, 1)})
-	wantError(t, err, ErrTooManyPairs, "PerLink")
+	wantError(t, err, ErrTooManyPairs, "perLink")
 	_, err = AllPairs(g, Universe{}, math.MaxInt)
 	wantError(t, err, ErrTooManyPairs)
 }

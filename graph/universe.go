@@ -76,7 +76,7 @@ func newFrame(g *Graph, u Universe) (*frame, error) {
 		f.pairs--
 	}
 	if f.pairs == 0 {
-		return nil, fmt.Errorf("%w: %d sources and %d targets make no pair; give more of them, or lift Before",
+		return nil, fmt.Errorf("%w: %d sources and %d targets make none; take more of them, or let targets be newer",
 			ErrEmptyUniverse, len(f.sources), len(f.targets))
 	}
 	return f, nil

@@ -65,14 +65,16 @@ const (
 
 // agreement compares the members over the best candidates, best first.
 func (r *Recommender) agreement(q Query, pool []int32) *Agreement {
-	if q.Source.anybody { // a mean of readers is no reader to agree about
+	if q.Source.anybody || r.collapse != "" { // a mean of readers is no reader to agree about
 		return nil
 	}
+	constant := true // by every member, which then agree on the order of the nodes
 	out := &Agreement{Members: len(r.members), Of: min(q.K, agreementFirst, len(pool))}
 	times := make([]int, len(pool)) // that a candidate is among a member's first
 	order := make([]int, len(pool))
 	for _, by := range r.members {
 		z := r.logits(by, q.Source, pool)
+		constant = constant && slices.Min(z) == slices.Max(z)
 		for k := range order {
 			order[k] = k
 		}
@@ -82,6 +84,9 @@ func (r *Recommender) agreement(q Query, pool []int32) *Agreement {
 		for _, k := range order[:min(agreementFirst, len(order))] {
 			times[k]++
 		}
+	}
+	if constant && len(pool) > 1 {
+		return nil
 	}
 	for _, count := range times[:out.Of] {
 		if count == len(r.members) {

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"unseen/graph"
@@ -168,6 +169,27 @@ func TestAgreementByHand(t *testing.T) {
 			if list.Agreement == nil || *list.Agreement != want || len(list.Items) != k {
 				t.Errorf("the first %d: %+v, not %+v", k, list.Agreement, want)
 			}
+		}
+	}
+	for name, change := range map[string]func(*model.Model){
+		"ŷ is constant": func(m *model.Model) {
+			m.Members = []model.MemberModel{{LinkParams: []float32{0, 0, 3}}, {LinkParams: []float32{0, 0, 4}}}
+		},
+		"the model collapsed": func(m *model.Model) {
+			m.Findings = []byte(`{"class":"not identified","meanLink":{"value":0.995}}`)
+		},
+	} {
+		bad := m
+		change(&bad)
+		r := must(New(g, bad, Options{}))(t)
+		list := must(r.Top(t.Context(), Query{Source: r.Node(0), K: 3}))(t)
+		if list.Agreement != nil {
+			t.Errorf("%s: %s", name, list.Agreement)
+		}
+		if said := slices.ContainsFunc(list.Warnings, func(warning string) bool {
+			return strings.HasPrefix(warning, "The model collapsed: ")
+		}); said != (bad.Findings != nil) {
+			t.Errorf("%s: %q", name, list.Warnings)
 		}
 	}
 	const words = "All 2 assumptions that explain the links have 3 of the first 5 in their own first 10."

@@ -90,6 +90,7 @@ type Recommender struct {
 	engine              engine.Engine
 	cells               map[[2]uint16]fit.CellFinding
 	class               fit.Class
+	collapse            string // what the doctor says of a model that means nothing; "" of others
 	lists               *fit.ListFindings
 	// of the logits of π̂, where they depend on more than fields
 	terms    *model.ExposureTerms
@@ -125,7 +126,7 @@ func New(g *graph.Graph, m model.Model, o Options) (*Recommender, error) {
 		if err := json.Unmarshal(m.Findings, &found); err != nil {
 			return nil, fmt.Errorf("%w: the doctor's findings are damaged: %w; fit it again", ErrModel, err)
 		}
-		r.class, r.lists = found.Class, found.Lists
+		r.class, r.lists, r.collapse = found.Class, found.Lists, found.Collapse()
 		for _, c := range found.Cells {
 			r.cells[[2]uint16{c.Source, c.Target}] = c
 		}
@@ -574,7 +575,9 @@ func (r *Recommender) Top(ctx context.Context, q Query) (*List, error) {
 		list.Warnings = append(list.Warnings, fmt.Sprintf("%d items were requested, but there are only %d "+
 			"candidates", q.K, len(list.Items)))
 	}
-	if r.class != fit.Identified && r.class != fit.NoExposure {
+	if r.collapse != "" {
+		list.Warnings = append(list.Warnings, r.collapse)
+	} else if r.class != fit.Identified && r.class != fit.NoExposure {
 		list.Warnings = append(list.Warnings, "the scale of π̂ is "+r.class.Label()+
 			": do not rely on the values of π̂ and ŷ")
 	}

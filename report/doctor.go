@@ -84,8 +84,14 @@ func claims(set *fit.ClaimSet) []figure.Figure {
 			add(exposure, m.Alternative.String(), m.Propensity)
 		}
 	}
+	if set.Drawn != nil {
+		add(link, "what was drawn at random and shown", *set.Drawn)
+	}
+	if set.Logged != nil {
+		add(exposure, "the log", *set.Logged)
+	}
 	side := ""
-	if set.OneSided {
+	if set.OneSided && set.Logged == nil {
 		side = " Only the upper end of relevance and the lower end of exposure are known: nothing was logged, " +
 			"and links " +
 			"do not show whether the most relevant pairs are linked each time that they are shown."

@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"math"
 	"slices"
 
 	"unseen/evaluate"
@@ -256,7 +257,8 @@ func estimatorTable(p *evaluate.Panel) figure.Table {
 	t := figure.Table{Name: "estimators", Title: "Errors and biases of the estimators", Head: "judged by",
 		Columns: []figure.Column{
 			{Name: "from sampling", Means: "standard error due to sampling pairs", Digits: 5},
-			{Name: "from π̂ and ŷ", Means: "standard error due to estimating them", Digits: 5},
+			{Name: "from π̂ and ŷ", Means: "standard error due to estimating them, as refits to drawn links show too",
+				Digits: 5},
 			{Name: "plug-in bias", Means: "of the 0–1 risk, by the lemmas, if π̂ and ŷ were the truth", Digits: 5},
 			{Name: "plug-in deviation", Means: "likewise, over random draws of the links", Digits: 5},
 		}}
@@ -266,7 +268,7 @@ func estimatorTable(p *evaluate.Panel) figure.Table {
 				number(float64(p.Exact.Pairs), 0)), Digits: 5})
 	}
 	for _, row := range p.Risks {
-		cells := []figure.Cell{figure.Number(row.Risk.Sampling), figure.Number(row.Risk.Nuisance),
+		cells := []figure.Cell{figure.Number(row.Risk.Sampling), figure.Number(fromNuisances(row.Risk)),
 			figure.Number(row.Bias), figure.Number(row.Deviation)}
 		if p.Exact != nil {
 			cells = append(cells, numberOrDash(row.Exact))
@@ -274,6 +276,11 @@ func estimatorTable(p *evaluate.Panel) figure.Table {
 		t.Add(row.Label(), cells...)
 	}
 	return t
+}
+
+// fromNuisances is the standard error of a risk but for what is from sampling.
+func fromNuisances(r fit.Judgement) float64 {
+	return math.Sqrt(max(r.StandardError*r.StandardError-r.Sampling*r.Sampling, 0))
 }
 
 // differenceTable says by how much a model's risk is above that of the first, pair by pair.

@@ -18,6 +18,7 @@ import (
 	"unseen/figure"
 	"unseen/fit"
 	"unseen/internal/racetest"
+	"unseen/risk"
 	"unseen/study"
 )
 
@@ -425,5 +426,17 @@ func TestNotCheckedIsNotGreen(t *testing.T) {
 	page.Add(DoctorVerdict{Findings: &fit.Findings{Class: fit.Identified}})
 	if html, err := page.HTML(); err != nil || !strings.Contains(string(html), "✓") {
 		t.Error("identified is not green", err)
+	}
+}
+
+// What a risk's interval has beyond sampling is from π̂ and ŷ, in whatever way it was found.
+func TestErrorsAddUpToTheInterval(t *testing.T) {
+	for _, r := range []fit.Judgement{
+		{Interval: risk.Interval{StandardError: 5}, Sampling: 3, Nuisance: 0, BiasError: 1},
+		{Interval: risk.Interval{StandardError: 2}, Sampling: 2},
+	} {
+		if got := math.Hypot(fromNuisances(r), r.Sampling); math.Abs(got-r.StandardError) > 1e-12 {
+			t.Errorf("the parts of %+v add up to %v", r, got)
+		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"unseen/graph"
 	"unseen/hint"
+	"unseen/internal/amount"
 	"unseen/risk"
 )
 
@@ -156,17 +157,30 @@ func (p Plan) checkLog(log *ExposureLog) error {
 	if n == 0 || p.Log == Complete || p.Log.Offers() || p.Log == Ignored {
 		return nil
 	}
+	linked := 0
 	for k, exposed := range log.Exposed {
-		if !exposed && !log.Linked[k] {
+		switch {
+		case !exposed && !log.Linked[k]:
 			return nil
+		case !exposed:
+			linked++
 		}
 	}
-	return ShownOnly()
+	return shownOnly(linked)
 }
 
 // ShownOnly is the error of a log that is read as a sample and has only what was shown.
-func ShownOnly() error {
-	err := fmt.Errorf("%w: the log holds only pairs that were shown, so it cannot tell how many were not", ErrSetting)
+func ShownOnly() error { return shownOnly(0) }
+
+// shownOnly is ShownOnly of a log in which some rows say that a pair is linked and was not shown.
+func shownOnly(linked int) error {
+	shown := "shown"
+	if linked > 0 {
+		shown = fmt.Sprintf("shown or linked (a link counts as shown, and %s)",
+			amount.OneOrMore(linked, "row is linked and not exposed", "rows are linked and not exposed"))
+	}
+	err := fmt.Errorf("%w: the log holds only pairs that were %s, so it cannot tell how many were not", ErrSetting,
+		shown)
 	return hint.Wrap(err, "set %v to %s if nothing else was shown to their sources, else to %s", hint.Setting("log"),
 		Complete, Ignored)
 }
@@ -190,7 +204,7 @@ func (p Plan) Join(pairs *graph.Pairs, part LogPart) Evidence {
 	case p.Log.Offers():
 		return joinOffered(part.Trained, Evidence{Pairs: pairs}, logged)
 	case p.Log == Complete:
-		return part.Log.joinComplete(pairs, logged, p.EveryShown, part.Rate)
+		return part.joinComplete(pairs, logged, p.EveryShown)
 	}
 	return joinSampled(pairs, slices.DeleteFunc(logged, func(e entry) bool {
 		return !e.exposed && part.There != nil && !part.There(e.Source, e.Target)
@@ -250,17 +264,18 @@ func joinSampled(p *graph.Pairs, logged []entry) Evidence {
 }
 
 // joinComplete adds what a complete log says: of every pair of its sources, whether it was shown. Which of them are in
-// the sample stays as it was, but for links that only the log knows, and for pairs that were shown where all of these
-// are wanted.
-func (l *ExposureLog) joinComplete(p *graph.Pairs, logged []entry, everyShown bool, rate float64) Evidence {
+// the sample stays as it was, but for links that only the log knows, for pairs that were shown where all of these are
+// wanted, and for pairs of another subset, shown or not, by a log or none: taken as not shown, held-out pairs would
+// make exposure rarer than it is. Without all of them the sample is of as many of all pairs as of the links.
+func (part LogPart) joinComplete(p *graph.Pairs, logged []entry, everyShown bool) Evidence {
 	known := map[int32]bool{}
-	for _, i := range l.Source {
+	for _, i := range part.Log.Source {
 		known[i] = true
 	}
 	both := newRows(p)
 	merge(p, logged, func(e entry) {
 		if e.linked || everyShown && e.exposed {
-			both.add(e.Link, e.linked, 1, rate, risk.Exposed)
+			both.add(e.Link, e.linked, 1, part.Rate, risk.Exposed)
 		}
 	}, func(k int, e *entry) {
 		linked, weight, exposure := p.Linked[k], p.Weight[k], risk.Unlogged
@@ -273,6 +288,8 @@ func (l *ExposureLog) joinComplete(p *graph.Pairs, logged []entry, everyShown bo
 			if everyShown && e.exposed {
 				weight = 1
 			}
+		case !linked && !part.Belongs(p.Source[k], p.Target[k]):
+			return
 		case known[p.Source[k]]:
 			exposure = exposureOf(linked) // what is linked was seen somewhere
 		}

@@ -3,6 +3,7 @@ package sample
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -78,11 +79,12 @@ func (d *Day) UnmarshalJSON(text []byte) (err error) {
 }
 
 // PlanFor returns the plan that suits a graph, and why it does. By age where the nodes have times and links follow
-// them; by the order of the links where no node has a time. Where more than a fifth of the links run against time, or
-// more than a quarter lie on circles, as those of friends do, no order fits the links and the split is at random.
-// Where people are sources and items targets, the links are split: by their times where they have any.
+// them; by the order of the links where no node has a time, or all have the same. Where more than a fifth of the links
+// run against time, or more than a quarter lie on circles, as those of friends do, no order fits the links and the
+// split is at random. Where people are sources and items targets, the links are split: by their times where these
+// differ.
 func PlanFor(g *graph.Graph) (plan Plan, why string) {
-	if g.TwoSided() && g.HasLinkTimes() {
+	if g.TwoSided() && g.LinkTimesDiffer() {
 		plan, why = Plan{Split: LastLinks, Later: true}, "by time, the last links of every source are held out"
 		if _, err := g.Availability(0); err == nil && g.HasTimes() {
 			plan.Available = true
@@ -91,7 +93,11 @@ func PlanFor(g *graph.Graph) (plan Plan, why string) {
 		return plan, why
 	}
 	if g.TwoSided() {
-		return Plan{Split: RandomLinks, Later: true}, "by links at random, since links have no times"
+		why = "by links at random, since links have no times"
+		if g.HasLinkTimes() {
+			why = "by links at random, since no source has links of different times"
+		}
+		return Plan{Split: RandomLinks, Later: true}, why
 	}
 	order, links := g.Order(), g.LinkCount()
 	circles := len(order.Broken) - order.AgainstTime
@@ -106,15 +112,25 @@ func PlanFor(g *graph.Graph) (plan Plan, why string) {
 	case circles*4 > links:
 		return random, fmt.Sprintf("at random, since no node has a time and %.0f%% of the links lie on circles",
 			share(circles))
-	case g.HasTimes():
+	case g.TimesDiffer():
 		return Plan{Split: ByOrder}, "by age, the newest are held out"
 	}
-	return Plan{Split: ByOrder}, "by the order of the links, since no node has a time"
+	return Plan{Split: ByOrder}, byLinkOrder(g)
+}
+
+// byLinkOrder says why nodes are held out by the order of the links.
+func byLinkOrder(g *graph.Graph) string {
+	if g.HasTimes() {
+		return "by the order of the links, since all nodes have the same time"
+	}
+	return "by the order of the links, since no node has a time"
 }
 
 // Describe says which nodes or links of a graph a plan holds out.
 func (p Plan) Describe(g *graph.Graph) string {
 	switch {
+	case p.Split == LastLinks && !g.LinkTimesDiffer():
+		return "some links of every source by the order of their targets, since no source has links of different times"
 	case p.Split == LastLinks:
 		return "by time, the last links of every source"
 	case p.Split == RandomLinks:
@@ -127,10 +143,10 @@ func (p Plan) Describe(g *graph.Graph) string {
 		return fmt.Sprintf("by date, from %s on", p.Dates[1].Format(time.DateOnly))
 	case p.Split == AtRandom:
 		return "at random"
-	case g.HasTimes():
+	case g.TimesDiffer():
 		return "by age, the newest nodes"
 	}
-	return "by the order of the links, since no node has a time"
+	return byLinkOrder(g)
 }
 
 // HoldsOutSameNodes reports whether two plans hold out the same nodes or links of a graph; the pairs among those may
@@ -167,7 +183,11 @@ func (p Plan) split(g *graph.Graph) (split *graph.Split, before *graph.Order, er
 		err = hint.Wrap(fmt.Errorf("unknown split %q", p.Split), "set %v to %s, %s, %s, %s, %s, %s or %s",
 			hint.Setting("split"), ByOrder, ByDate, AtRandom, LastLinks, LinksByDate, RandomLinks, Whole)
 	}
-	if err != nil {
+	switch {
+	case errors.Is(err, graph.ErrEmptySubset) && p.Shares == (graph.Shares{}) && p.Dates == nil:
+		return nil, nil, hint.Wrap(fmt.Errorf("%w: %w", ErrPairs, err), "or set %v to whole to hold nothing out",
+			hint.Setting("split"))
+	case err != nil:
 		return nil, nil, fmt.Errorf("%w: %w", ErrSetting, err)
 	}
 	if p.Ordered() {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -101,6 +102,106 @@ func TestPlanFor(t *testing.T) {
 		if plan, why := PlanFor(g); plan.Split != c.want || why != c.why {
 			t.Errorf("%+v: %q, %s", c, plan.Split, why)
 		}
+	}
+}
+
+// Times that are all the same order nothing, and no plan says that they do.
+func TestPlanForOneTime(t *testing.T) {
+	t.Parallel()
+	var b graph.Builder
+	for i := range 40 {
+		must(b.AddNode(graph.Node{ID: fmt.Sprint(i), Time: time.Unix(86_400, 0)}))(t)
+		if i > 0 {
+			if err := b.AddLinkIndex(int32(i), int32(i-1)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	g, _, err := b.Build()
+	plan, why := PlanFor(must(g, err)(t))
+	const says = "by the order of the links, since all nodes have the same time"
+	if plan.Split != ByOrder || why != says || plan.Describe(g) != says {
+		t.Errorf("%q, %s; %s", plan.Split, why, plan.Describe(g))
+	}
+	for name, c := range map[string]struct {
+		times [2]int64 // of the links of each source
+		want  SplitKind
+	}{"one": {[2]int64{7, 7}, RandomLinks}, "two": {[2]int64{7, 8}, LastLinks}} {
+		var b graph.Builder
+		for i := range int32(20) {
+			role := []graph.Role{graph.SourceOnly, graph.TargetOnly}[i%2]
+			must(b.AddNode(graph.Node{ID: fmt.Sprint(i), Role: role}))(t)
+		}
+		for i := int32(0); i < 20; i += 2 {
+			for k, at := range c.times {
+				if err := b.AddLinkAt(i, (i+int32(2*k)+1)%20, at); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		g, _, err := b.Build()
+		plan, why := PlanFor(must(g, err)(t))
+		if plan.Split != c.want || strings.Contains(why, "different times") != (c.want == RandomLinks) {
+			t.Errorf("%s: %q, %s", name, plan.Split, why)
+		}
+		says := Plan{Split: LastLinks}.Describe(g)
+		if strings.Contains(says, "by time") != (c.want == LastLinks) {
+			t.Errorf("%s: %s", name, says)
+		}
+	}
+}
+
+// What is too little to learn from is said in the words of the data, and is no fault of the plan.
+func TestPrepareOfTooLittle(t *testing.T) {
+	t.Parallel()
+	made := func(n int, links ...[2]int32) *graph.Graph {
+		var b graph.Builder
+		for i := range n {
+			must(b.AddNode(graph.Node{ID: fmt.Sprint(i), Time: time.Unix(int64(i)*86_400, 0)}))(t)
+		}
+		for _, l := range links {
+			if err := b.AddLinkIndex(l[0], l[1]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		g, _, err := b.Build()
+		return must(g, err)(t)
+	}
+	for name, c := range map[string]struct {
+		g    *graph.Graph
+		says string
+	}{
+		"no links": {made(100), "too little to learn from: there are no links; add links"},
+		"new links alone": {made(100, [2]int32{99, 3}), "too little to learn from: of the 2,415 pairs to learn " +
+			"from none is linked: 1 link is elsewhere; set split to whole to hold nothing out, or to another way"},
+		"old links alone": {made(100, [2]int32{5, 3}, [2]int32{5, 2}), "of the 1,790 pairs to judge by none is " +
+			"linked: 2 links are elsewhere; set split"},
+		"two nodes": {made(2, [2]int32{1, 0}), "too little to learn from: too few to split: no node of 2 is left for " +
+			"test"},
+	} {
+		_, err := prepare(t, c.g, Plan{}, nil)
+		if !errors.Is(err, ErrPairs) || !errors.Is(err, ErrData) || errors.Is(err, ErrSetting) ||
+			!strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := prepare(t, made(2, [2]int32{1, 0}), Plan{Shares: graph.Shares{Train: 1}}, nil); !errors.Is(err,
+		ErrSetting) {
+		t.Errorf("shares that leave nothing: %v", err)
+	}
+}
+
+// A log that cannot be a sample is refused for what is in it.
+func TestShownOnlySaysWhy(t *testing.T) {
+	t.Parallel()
+	g := datedGraph(t, 100)
+	log := &ExposureLog{Source: []int32{90, 91}, Target: []int32{3, 4}, Exposed: []bool{true, true},
+		Linked: []bool{false, false}}
+	for _, says := range []string{"pairs that were shown, so it", "shown or linked (a link counts as shown"} {
+		if _, err := prepare(t, g, Plan{}, log); !errors.Is(err, ErrSetting) || !strings.Contains(err.Error(), says) {
+			t.Errorf("%v; want %q", err, says)
+		}
+		log.Exposed[1], log.Linked[1] = false, true
 	}
 }
 

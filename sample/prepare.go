@@ -2,12 +2,15 @@ package sample
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
 	"time"
 
 	"unseen/graph"
+	"unseen/hint"
+	"unseen/internal/amount"
 	"unseen/model"
 	"unseen/risk"
 )
@@ -93,7 +96,7 @@ func Prepare(ctx context.Context, g *graph.Graph, o Options) (*Prepared, error) 
 			continue // a tenth of the training sources is used instead
 		}
 		if sampled[subset], err = plan.sample(out, subset, log); err != nil {
-			return nil, fmt.Errorf("%w: %v pairs: %w", ErrData, subset, err)
+			return nil, plan.unusable(out, subset, err)
 		}
 	}
 	if offered != nil {
@@ -108,6 +111,26 @@ func Prepare(ctx context.Context, g *graph.Graph, o Options) (*Prepared, error) 
 	out.Problem.Graph, out.Problem.Universe = out.LinkGraph(graph.Train), out.universeWithout(o.Without)
 	out.Problem.Rates = offered.rates()
 	return out, nil
+}
+
+// unusable says in the words of the data why the pairs of a subset cannot be sampled.
+func (p Plan) unusable(in *Prepared, subset graph.Subset, err error) error {
+	purpose := [...]string{"to learn from", "to choose settings by", "to judge by"}[subset]
+	switch links := in.Graph.LinkCount(); {
+	case errors.Is(err, graph.ErrNoLinks) && links == 0:
+		return hint.Wrap(fmt.Errorf("%w: there are no links", ErrPairs), "add links")
+	case errors.Is(err, graph.ErrNoLinks):
+		pairs, _, failed := in.Universe(subset).Count(in.LinkGraph(subset))
+		if failed != nil {
+			return fmt.Errorf("%w: %w", ErrPairs, failed)
+		}
+		why := fmt.Errorf("%w: of the %s pairs %s none is linked: %s", ErrPairs, amount.Text(pairs), purpose,
+			amount.OneOrMore(links, "link is elsewhere", "links are elsewhere"))
+		return hint.Wrap(why, "set %v to whole to hold nothing out, or to another way", hint.Setting("split"))
+	case errors.Is(err, graph.ErrEmptyUniverse):
+		return fmt.Errorf("%w: the pairs %s: %w", ErrPairs, purpose, err)
+	}
+	return fmt.Errorf("%w: the pairs %s: %w", ErrData, purpose, err)
 }
 
 // fill makes the problem of the samples.

@@ -6,9 +6,12 @@ import (
 	"encoding/hex"
 	"fmt"
 	"math"
+	"sync"
 
 	"unseen/graph"
+	"unseen/internal/amount"
 	"unseen/internal/kern"
+	"unseen/internal/lengths"
 	"unseen/model"
 	"unseen/risk"
 )
@@ -35,14 +38,19 @@ type Problem struct {
 	Echo float64
 }
 
-// ZeroVectors is the kind of the warning that nodes have vectors of zeros.
-const ZeroVectors risk.WarningKind = "zero-vectors"
+// Kinds of warnings about vectors: those of zeros, those that are far longer than the others, and lengths that float32
+// cannot multiply.
+const (
+	ZeroVectors risk.WarningKind = "zero-vectors"
+	LongVectors risk.WarningKind = "long-vectors"
+	VectorScale risk.WarningKind = "vector-scale"
+)
 
 // Validate refuses what nothing can be learned from and warns of what little can be learned from. Vectors that are
 // there must be right; whether a model needs them says model.NeedsVectors. Of the threads 0 means all processors.
 func (p Problem) Validate(threads int) ([]risk.Warning, error) {
 	if p.Train == nil || p.Train.Len() == 0 {
-		return nil, fmt.Errorf("%w: there are none; sample some from the graph", ErrData)
+		return nil, fmt.Errorf("%w: there are no pairs; sample some from the graph", ErrPairs)
 	}
 	n := p.Nodes.Len()
 	if v := p.Nodes.Vectors; v != nil && v.Len() != n {
@@ -74,11 +82,11 @@ func (p Problem) Validate(threads int) ([]risk.Warning, error) {
 	}
 	switch links {
 	case 0:
-		return nil, fmt.Errorf("%w: none of the %d is linked; check that sources and targets are not swapped, "+
-			"or sample more", ErrData, p.Train.Len())
+		return nil, fmt.Errorf("%w: none of the %d pairs is linked; check that sources and targets are not swapped, "+
+			"or sample more", ErrPairs, p.Train.Len())
 	case p.Train.Len():
-		return nil, fmt.Errorf("%w: all %d are linked, and nothing tells them from others; add pairs without a link",
-			ErrData, links)
+		return nil, fmt.Errorf("%w: all %d pairs are linked, and nothing tells them from others; add pairs without a "+
+			"link", ErrPairs, links)
 	}
 	return p.checkNodes(used, threads)
 }
@@ -114,19 +122,9 @@ func (p Problem) checkNodes(used []bool, threads int) ([]risk.Warning, error) {
 		}
 		members[f]++
 	}
-	zero, example, bad := 0, -1, -1
-	if p.Nodes.Vectors != nil {
-		zero, example, bad = p.checkVectors(used, threads)
-	}
-	if bad >= 0 {
-		return nil, fmt.Errorf("%w: the vector of node %d holds a number that is not finite; encode it again or "+
-			"leave the node out", ErrData, bad)
-	}
-	var warnings []risk.Warning
-	if zero > 0 {
-		warnings = append(warnings, risk.Warning{Kind: ZeroVectors,
-			Message: fmt.Sprintf("%d nodes have a vector of zeros (the first is node %d): their links say nothing of "+
-				"the text; give them a text or leave them out", zero, example)})
+	warnings, err := p.checkVectors(used, threads)
+	if err != nil {
+		return nil, err
 	}
 	tiny, first := 0, ""
 	for f, count := range members {
@@ -151,19 +149,64 @@ func (p Problem) checkNodes(used []bool, threads int) ([]risk.Warning, error) {
 	return warnings, nil
 }
 
-// checkVectors counts the vectors of zeros among the nodes used, and names the first of them and the
-// first that is not finite; −1 where there is none.
-func (p Problem) checkVectors(used []bool, threads int) (zero, example, bad int) {
+// checkVectors refuses vectors that are not finite, and warns of those that spoil training.
+func (p Problem) checkVectors(used []bool, threads int) (warnings []risk.Warning, err error) {
+	if p.Nodes.Vectors == nil {
+		return nil, nil
+	}
+	t := p.tally(used, threads)
+	if t.NotFinite > 0 {
+		return nil, fmt.Errorf("%w: the vector of %s holds a number that is not finite; encode it again or leave the "+
+			"node out", ErrData, p.name(t.FirstNotFinite))
+	}
+	warn := func(kind risk.WarningKind, format string, args ...any) {
+		warnings = append(warnings, risk.Warning{Kind: kind, Message: fmt.Sprintf(format, args...)})
+	}
+	if t.Zero > 0 {
+		all := 0
+		for _, is := range used {
+			if is {
+				all++
+			}
+		}
+		warn(ZeroVectors, "vectors of zeros: %s of %s that are learned from (the first is %s); their links say "+
+			"nothing of the text; give them a text or leave them out", amount.Text(t.Zero), amount.Of(all, "node"),
+			p.name(t.FirstZero))
+	}
+	if n, longest := t.Longer(); n > 0 {
+		warn(LongVectors, "%s more than %d times as long as the median one (the longest is that of %s): all have one "+
+			"scale in training, so that what the texts of the others say is drowned; encode these nodes again, leave "+
+			"them out, or divide every vector by its length", amount.OneOrMore(n, "vector is", "vectors are"),
+			lengths.Far, p.name(longest))
+	}
+	if t.OutOfRange() {
+		median := fmt.Sprintf("%.0e", t.Median())
+		warn(VectorScale, "the vectors are about %[1]s long, and products of four of their numbers overflow or vanish "+
+			"in float32, so that what texts say is lost; divide all vectors by %[1]s", median)
+	}
+	return warnings, nil
+}
+
+// name is a node by its id, where that is known, else by its number.
+func (p Problem) name(i int32) string {
+	if p.Graph == nil || p.Graph.Len() != p.Nodes.Len() {
+		return fmt.Sprintf("node %d", i)
+	}
+	return fmt.Sprintf("node %q", p.Graph.ID(i))
+}
+
+// tally counts the vectors of the nodes used by their lengths.
+func (p Problem) tally(used []bool, threads int) *lengths.Tally {
 	const chunk = 1 << 13
 	rows, dim := kern.MatrixOf(p.Nodes.Vectors), p.Nodes.Vectors.Dim()
 	ones := make([]float32, dim)
 	for k := range ones {
 		ones[k] = 1
 	}
-	type found struct{ zero, example, bad int }
-	parts := make([]found, (len(used)+chunk-1)/chunk)
-	kern.Chunks(len(used), chunk, kern.Threads(threads), func(_, number, from, to int) {
-		part := found{0, -1, -1}
+	var all lengths.Tally
+	var mu sync.Mutex
+	kern.Chunks(len(used), chunk, kern.Threads(threads), func(_, _, from, to int) {
+		var part lengths.Tally
 		nodes, squares, row := make([]int32, 0, chunk), make([]float32, chunk), make([]float32, dim)
 		for i := from; i < to; i++ {
 			if used[i] {
@@ -172,38 +215,20 @@ func (p Problem) checkVectors(used []bool, threads int) (zero, example, bad int)
 		}
 		kern.DotPairs(squares, ones, rows, nodes, nodes)
 		for k, i := range nodes {
+			square := float64(squares[k])
 			// A NaN or an infinity never leaves the sum. Where a float32 sum overflows or
 			// vanishes, a float64 sum decides.
-			if s := squares[k]; s > 0 && s <= math.MaxFloat32 {
-				continue
+			if !(square > 0 && square <= math.MaxFloat32) {
+				rows.Load(row, int(i))
+				square = lengths.Square(row)
 			}
-			rows.Load(row, int(i))
-			var sum float64
-			for _, x := range row {
-				sum += float64(x) * float64(x)
-			}
-			switch {
-			case part.bad < 0 && (math.IsNaN(sum) || math.IsInf(sum, 0)):
-				part.bad = int(i)
-			case sum == 0:
-				if part.zero++; part.example < 0 {
-					part.example = int(i)
-				}
-			}
+			part.Add(i, square)
 		}
-		parts[number] = part
+		mu.Lock()
+		defer mu.Unlock()
+		all.Merge(&part)
 	})
-	example, bad = -1, -1
-	for _, part := range parts {
-		zero += part.zero
-		if example < 0 {
-			example = part.example
-		}
-		if bad < 0 {
-			bad = part.bad
-		}
-	}
-	return zero, example, bad
+	return &all
 }
 
 // Holdout says which training pairs are held out to validate by.

@@ -7,6 +7,7 @@ import (
 	"math"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 
 	"unseen/graph"
@@ -104,9 +105,10 @@ func TestCheckVectors(t *testing.T) {
 	t.Parallel()
 	const nodes, dim = 20_000, 5
 	for _, c := range []struct {
-		name               string
-		at                 map[int32]float32
-		zero, example, bad int
+		name         string
+		at           map[int32]float32
+		zero         int
+		example, bad int32
 	}{
 		{"fine", nil, 0, -1, -1},
 		{"large and small", map[int32]float32{3: 3e38, 9: 1e-40}, 0, -1, -1},
@@ -130,11 +132,48 @@ func TestCheckVectors(t *testing.T) {
 			}
 		}
 		for _, threads := range []int{1, 4} {
-			zero, example, bad := Problem{Nodes: model.Nodes{Vectors: v}}.checkVectors(used, threads)
-			if zero != c.zero || example != c.example || bad != c.bad {
-				t.Errorf("%s: %d zeros from %d, %d not finite; not %d, %d and %d", c.name, zero, example, bad, c.zero,
-					c.example, c.bad)
+			found := Problem{Nodes: model.Nodes{Vectors: v}}.tally(used, threads)
+			if found.Zero != c.zero || found.Zero > 0 && found.FirstZero != c.example ||
+				(found.NotFinite > 0) != (c.bad >= 0) || found.NotFinite > 0 && found.FirstNotFinite != c.bad {
+				t.Errorf("%s: %d zeros from %d, %d not finite from %d; not %d, %d and %d", c.name, found.Zero,
+					found.FirstZero, found.NotFinite, found.FirstNotFinite, c.zero, c.example, c.bad)
 			}
+		}
+	}
+}
+
+// Vectors that spoil training are warned of, by the ids of their nodes where these are known.
+func TestWarnsOfVectors(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		scale, one float32
+		kind       risk.WarningKind
+		says       string
+	}{
+		"usual":     {1, 1, "", ""},
+		"one long":  {1, 1e4, LongVectors, `256 times as long as the median one (the longest is that of node "7")`},
+		"all long":  {1e18, 1, VectorScale, "divide all vectors by 1e+18"},
+		"all short": {1e-30, 1, VectorScale, "overflow or vanish in float32"},
+		"one zero":  {1, 0, ZeroVectors, `1 of 100 nodes that are learned from (the first is node "7")`},
+	} {
+		g := datedGraph(t, 100)
+		for i := range int32(g.Len()) {
+			row := []float32{c.scale, 0}
+			if i == 7 {
+				row[0] *= c.one
+			}
+			if err := g.Vectors().Set(i, row); err != nil {
+				t.Fatal(err)
+			}
+		}
+		p := must(prepare(t, g, Plan{Split: Whole}, nil))(t).Problem
+		for range 2 {
+			warnings := must(p.Validate(1))(t)
+			if len(warnings) != bit(c.kind != "") || len(warnings) > 0 && (warnings[0].Kind != c.kind ||
+				!strings.Contains(warnings[0].Message, c.says)) {
+				t.Errorf("%s: %v", name, warnings)
+			}
+			p.Graph, c.says = nil, strings.ReplaceAll(c.says, `"`, "") // then by its number
 		}
 	}
 }

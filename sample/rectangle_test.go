@@ -295,6 +295,58 @@ func TestFieldsByActivityOfPlans(t *testing.T) {
 	}
 }
 
+// Of the pairs that a complete log shows as many are shown in every subset as in the log: held-out pairs are in no
+// other subset, those of people without a log neither.
+func TestCompleteLogIsDivided(t *testing.T) {
+	t.Parallel()
+	g := shop(t, 300, 100, 6000, true)
+	r := rand.New(rand.NewPCG(3, 3))
+	log, shown, all := &ExposureLog{}, 0., 0.
+	for _, i := range g.Sources() {
+		for _, j := range g.Targets() {
+			if all++; g.HasLink(i, j) || r.IntN(3) == 0 {
+				shown++
+				log.Source, log.Target = append(log.Source, i), append(log.Target, j)
+				log.Exposed, log.Linked = append(log.Exposed, true), append(log.Linked, g.HasLink(i, j))
+			}
+		}
+	}
+	half := &ExposureLog{}
+	for k, i := range log.Source {
+		if i%2 == 0 {
+			half.Source, half.Target = append(half.Source, i), append(half.Target, log.Target[k])
+			half.Exposed, half.Linked = append(half.Exposed, true), append(half.Linked, log.Linked[k])
+		}
+	}
+	linkRate := float64(g.LinkCount()) / all
+	for _, split := range []SplitKind{LastLinks, RandomLinks} {
+		for name, known := range map[string]*ExposureLog{"all": log, "half": half} {
+			plan := Plan{Split: split, Log: Complete, EveryShown: true}
+			out := must(prepare(t, g, plan, known))(t)
+			for subset, e := range map[string]Evidence{"train": out.Problem.Training(), "test": out.Test} {
+				var seen, logged, links, pairs float64
+				for k, w := range e.Pairs.Weight {
+					if pairs += w; e.Pairs.Linked[k] {
+						links += w
+					}
+					if e.Exposure[k] != risk.Unlogged {
+						logged += w
+					}
+					if e.Exposure[k] == risk.Exposed {
+						seen += w
+					}
+				}
+				if got, want := seen/logged, shown/all; math.Abs(got/want-1) > .08 {
+					t.Errorf("%s, %s, %s: %.3f of the pairs are shown, by the log %.3f", split, name, subset, got, want)
+				}
+				if got := links / pairs; math.Abs(got/linkRate-1) > .1 {
+					t.Errorf("%s, %s, %s: %.3f of the pairs are linked, not %.3f", split, name, subset, got, linkRate)
+				}
+			}
+		}
+	}
+}
+
 // All shown pairs of a complete log are taken where that is asked for, each for itself, and the sample still stands for
 // all pairs.
 func TestEveryShown(t *testing.T) {
@@ -330,8 +382,8 @@ func TestEveryShown(t *testing.T) {
 	if !p.EveryShown || shown != want {
 		t.Errorf("%d of %d shown pairs; %v", shown, want, p.EveryShown)
 	}
-	if all := float64(g.PairCount()); math.Abs(sum/all-1) > .1 {
-		t.Errorf("the sample stands for %v pairs of %v", sum, all)
+	if own := graph.DefaultShares; math.Abs(sum/float64(g.PairCount())/(1-own.Validation-own.Test)-1) > .1 {
+		t.Errorf("the sample stands for %v pairs of %v", sum, g.PairCount())
 	}
 	plan.EveryShown = false
 	if p = must(prepare(t, g, plan, log))(t).Problem; p.EveryShown {

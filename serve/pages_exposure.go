@@ -231,6 +231,11 @@ func (e *exposurePage) claims(set *fit.ClaimSet) {
 		return
 	}
 	link, exposure := scale{0, set.MeanLink.High}, scale{0, set.Propensity.High}
+	for _, m := range set.Members { // which may say more than a log leaves of it
+		if m.Stays {
+			link.High, exposure.High = max(link.High, m.MeanLink.Upper), max(exposure.High, m.Propensity.Upper)
+		}
+	}
 	at := func(s scale, name, of string, v fit.MemberValue) claimSpan {
 		return claimSpan{v, s.span(v.Lower, v.Value, v.Upper, "", fmt.Sprintf("%s by %s: %s, from %s to %s", of, name,
 			percent(v.Value), percent(v.Lower), percent(v.Upper)))}

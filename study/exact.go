@@ -227,7 +227,8 @@ func (l *lab) exactSeed(ctx context.Context, seed uint64, nodes, dim int) (*exac
 	var all engine.Means
 	out := &exactFound{}
 	for _, perLink := range exactPerLink {
-		if perLink > exactPerLink[0] && w.graph.LinkCount()*(1+perLink) > min(mostSampled, nodes*(nodes-1)/2) {
+		// By the links that are expected, so that all seeds have the same samples.
+		if perLink > exactPerLink[0] && exactLinks*nodes*(1+perLink) > min(mostSampled, nodes*(nodes-1)/2) {
 			break
 		}
 		pairs, _, err := graph.Sample(w.graph, graph.Universe{}, graph.SampleOptions{PerLink: perLink,

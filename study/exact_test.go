@@ -58,6 +58,17 @@ func TestExactStudy(t *testing.T) {
 	}
 }
 
+// Worlds of one study have samples of the same sizes, whatever links each has.
+func TestExactStudyOfUnevenSeeds(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("slow, and this is -short; ./check runs it once without")
+	}
+	if _, err := Run(t.Context(), []string{"exact"}, Options{Seeds: Seeds(2001, 6), Nodes: 205, Dim: 4}); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestExactFitOnACard measures learning from all pairs of UNSEEN_CARD nodes with 768 numbers each, on a card.
 func TestExactFitOnACard(t *testing.T) {
 	nodes, err := strconv.Atoi(os.Getenv("UNSEEN_CARD"))

@@ -69,7 +69,7 @@ func runPrescription(ctx context.Context, l *lab) (*Result, error) {
 			row := &PrescriptionRow{Kind: kind.name, Seed: seed}
 			rows = append(rows, row)
 			tasks = append(tasks, task{name: fmt.Sprintf("%s, seed %d", kind.name, seed), cost: 1,
-				do: func(ctx context.Context) error { return row.try(ctx, kind, l.Quick) }})
+				do: func(ctx context.Context) error { return row.try(ctx, kind, l.Quick) }, rows: []any{row}})
 		}
 	}
 	if err := l.each(ctx, tasks); err != nil {

@@ -77,11 +77,14 @@ func runRobust(ctx context.Context, l *lab) (*Result, error) {
 	for _, seed := range l.Seeds {
 		for log := range logs {
 			at := len(rows)
+			var filled []any
 			for _, c := range robustCases {
 				rows = append(rows, &RobustRow{Case: c.name, Seed: seed, Log: log})
+				filled = append(filled, rows[len(rows)-1])
 			}
 			tasks = append(tasks, task{name: fmt.Sprintf("robust, seed %d, log %d", seed, log), cost: 1,
-				do: func(ctx context.Context) error { return robustLog(ctx, rows[at:at+len(robustCases)], nodes) }})
+				do:   func(ctx context.Context) error { return robustLog(ctx, rows[at:at+len(robustCases)], nodes) },
+				rows: filled})
 		}
 	}
 	if err := l.each(ctx, tasks); err != nil {

@@ -75,6 +75,12 @@ type Options struct {
 	Dim    int           `json:"dim,omitempty"`
 	Engine engine.Engine `json:"-"`
 
+	// Keep is a folder in which tasks are kept as they end, so that a run that was stopped goes on there, one of more
+	// seeds has those of the first, and one takes what several machines did: the studies of generated worlds whose rows
+	// take long do so. "" means nowhere. Build says which program it is; tasks of another one are not taken.
+	Keep  string `json:"-"`
+	Build string `json:"-"`
+
 	// Progress is called after every training and every other task; the phase is the name of the study.
 	Progress progress.Func `json:"-"`
 
@@ -197,6 +203,9 @@ func Run(ctx context.Context, names []string, o Options) ([]*Result, error) {
 	}
 	l := newLab(o)
 	defer l.close()
+	if err := l.checkKept(chosen); err != nil {
+		return nil, err
+	}
 	var results []*Result
 	for _, s := range chosen {
 		began := time.Now()
@@ -285,18 +294,26 @@ type task struct {
 	name string
 	cost float64
 	do   func(ctx context.Context) error
+	rows []any // pointers to all that it fills, where that may be kept for another run; nil where it may not
 }
 
-// each does the tasks, as many side by side as there are threads, begun in their order. The first failure stops the
-// others; it returns the error once all that had begun have ended.
+// each does the tasks, as many side by side as there are threads, begun in their order; not those that an earlier run
+// has done. The first failure stops the others; it returns the error once all that had begun have ended.
 func (l *lab) each(ctx context.Context, tasks []task) error {
+	tasks, err := l.left(tasks)
+	if err != nil {
+		return err
+	}
 	for _, t := range tasks {
 		l.total += t.cost
 	}
 	inner, cancel := context.WithCancel(ctx)
 	defer cancel()
-	err := kern.ChunksErr(ctx, len(tasks), 1, l.Threads, func(_, i, _, _ int) error {
+	err = kern.ChunksErr(ctx, len(tasks), 1, l.Threads, func(_, i, _, _ int) error {
 		err := tasks[i].do(inner)
+		if err == nil {
+			err = l.keep(tasks[i])
+		}
 		switch {
 		case err == nil:
 			l.finished(tasks[i])

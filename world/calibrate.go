@@ -81,14 +81,14 @@ func (c *calibration) solve(ctx context.Context, baseRate, auc float64) (scale, 
 		return 0, 0, err
 	}
 	if !found {
-		return 0, 0, fmt.Errorf("%w: OracleAUC %v; with BaseRate %v and these vectors it can be from "+
-			"%.4f to %.4f; ask for one between, or give more nodes and dimensions",
+		return 0, 0, fmt.Errorf("%w: an AUC of %v by the true y; with a base rate of %v and these "+
+			"vectors it can be from %.4f to %.4f; ask for one between, or give more nodes and dimensions",
 			ErrUnreachable, auc, baseRate, c.reach(baseRate, narrowest), c.reach(baseRate, widest))
 	}
 	spread := math.Exp(x)
 	shift := c.shift(baseRate, spread)
 	if mean, _ := c.rate(); !(math.Abs(mean-baseRate) <= 1e-3*min(baseRate, 1-baseRate)) {
-		return 0, 0, fmt.Errorf("%w: BaseRate %v; the nearest that %d pairs come to is %.4g; ask for one "+
+		return 0, 0, fmt.Errorf("%w: a base rate of %v; the nearest that %d pairs come to is %.4g; ask for one "+
 			"further from 0 and 1", ErrUnreachable, baseRate, len(c.scores), mean)
 	}
 	scale = spread / c.sd

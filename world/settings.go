@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"math"
 	"runtime"
+
+	"unseen/hint"
+	"unseen/internal/amount"
 )
 
 // Settings says how to generate a world. The zero value is the world of the paper's semi-synthetic
@@ -114,9 +117,11 @@ func (s Settings) Validate() error {
 	s = s.WithDefaults()
 	switch {
 	case s.Nodes < 2 || s.Nodes > math.MaxInt32:
-		return bad("Nodes is %d; a world has pairs, so give from 2 to %d", s.Nodes, math.MaxInt32)
+		return hint.Wrap(bad("a world of %s has no pairs or too many", amount.Of(s.Nodes, "node")),
+			"set %v from 2 to %s", hint.Setting("nodes"), amount.Text(math.MaxInt32))
 	case s.Dim < 1 || s.Dim > maxNumbers/s.Nodes:
-		return bad("Dim is %d for %d Nodes; give 1 or more, and at most %d numbers in all", s.Dim, s.Nodes, maxNumbers)
+		return hint.Wrap(bad("%s dimensions of %s", amount.Text(s.Dim), amount.Of(s.Nodes, "node")),
+			"set %v to 1 or more, and at most %s", hint.Setting("dim"), amount.Text(maxNumbers/s.Nodes))
 	case s.Topics < 1 || s.Topics > maxTopics:
 		return bad("Topics is %d; give from 1 to %d", s.Topics, maxTopics)
 	case !(s.FieldShare > 0 && s.FieldShare <= 1):
@@ -149,7 +154,8 @@ func (p Scenario) Validate() error {
 	p = p.WithDefaults()
 	switch {
 	case !(p.Ceiling > 0 && p.Ceiling <= 1):
-		return bad("Ceiling is %v; y is a probability, so give a number above 0, at most 1", p.Ceiling)
+		return hint.Wrap(bad("the ceiling of y is %v", p.Ceiling), "set %v to ceiling with a probability above 0",
+			hint.Setting("violations"))
 	case !(p.BaseRate >= leastRate && p.BaseRate <= 1-leastRate):
 		return bad("BaseRate is %v; give from %v to %v: without links, or without missing ones, there is "+
 			"nothing to learn", p.BaseRate, leastRate, 1-leastRate)

@@ -5,8 +5,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
-	"strings"
 
+	"unseen/hint"
 	"unseen/internal/normal"
 	"unseen/model"
 )
@@ -53,21 +53,24 @@ func (v Violations) validate() error {
 		value       float64
 		least, most float64
 	}{
-		{"Text", v.Text, 0, 1},
-		{"Popularity", v.Popularity, 0, maxTerm},
-		{"Age", v.Age, -maxTerm, maxTerm},
-		{"Quality", v.Quality, 0, maxTerm},
+		{"text", v.Text, 0, 1},
+		{"popularity", v.Popularity, 0, maxTerm},
+		{"age", v.Age, -maxTerm, maxTerm},
+		{"quality", v.Quality, 0, maxTerm},
 	} {
 		if !(term.value >= term.least && term.value <= term.most) {
-			return bad("Violations.%s is %v; give from %v to %v", term.name, term.value, term.least, term.most)
+			return hint.Wrap(bad("the violation %s is %v", term.name, term.value),
+				"set %v to %s with a number from %v to %v", hint.Setting("violations"), term.name, term.least,
+				term.most)
 		}
 	}
 	if !(v.Dependence > -1 && v.Dependence < 1) {
-		return bad("Violations.Dependence is %v; it is a correlation, so give a number between −1 and 1", v.Dependence)
+		return hint.Wrap(bad("the violation dependence is %v, and a correlation", v.Dependence),
+			"set %v to dependence with a number between −1 and 1", hint.Setting("violations"))
 	}
 	if _, known := responses[v.Response]; !known {
-		return bad("Violations.Response is %q; give one of %s", v.Response,
-			strings.Join([]string{Logit, Probit, Cauchit}, ", "))
+		return hint.Wrap(bad("the violation response is %q", v.Response), "set %v to response with %s, %s or %s",
+			hint.Setting("violations"), Logit, Probit, Cauchit)
 	}
 	return nil
 }
@@ -122,7 +125,7 @@ func (w *World) newTerms(v Violations, seed uint64) (*terms, error) {
 	if v.Age != 0 {
 		years := model.Ages(w.graph)
 		if years == nil {
-			return nil, fmt.Errorf("%w: no node has a time, and Violations.Age is %v; give times, or 0", ErrGraph,
+			return nil, fmt.Errorf("%w: no node has a time, and the violation age is %v; give times, or 0", ErrGraph,
 				v.Age)
 		}
 		for i, x := range years {

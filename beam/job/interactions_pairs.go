@@ -316,8 +316,9 @@ type drawing struct {
 	starts          []uint64 // of each person, and the end
 	order           *itemOrder
 
-	logged  *sample.ExposureLog // of its people, by source and then by target
-	subsets []graph.Subset      // of these
+	kept    *nodeBlock
+	subsets []graph.Subset      // of its links
+	logged  *sample.ExposureLog // of its people, by source and then by target; nil where none is used
 }
 
 // drawing reads the links of a block.
@@ -327,7 +328,8 @@ func (p *plan) drawing(ctx context.Context, block int) (*drawing, error) {
 		return nil, err
 	}
 	t, b := p.Tables, p.Layout.Blocks[block]
-	d, subsets := &drawing{tablePlan: t, person: b.First, logged: &sample.ExposureLog{}}, p.subsetsOf(block, &kept)
+	d, subsets := &drawing{tablePlan: t, person: b.First, kept: &kept}, p.subsetsOf(block, &kept)
+	d.subsets = subsets
 	items, people := uint64(t.Nodes-t.People), min(b.Nodes, t.People-b.First)
 	if t.limited() {
 		d.order = &itemOrder{}
@@ -355,7 +357,7 @@ func (p *plan) drawing(ctx context.Context, block int) (*drawing, error) {
 	slices.Sort(d.linked)
 	slices.Sort(d.outside)
 	if plan := t.Settings.Plan; plan.Log != sample.Ignored && (t.Draw.Subset == graph.Train || !plan.Log.Offers()) {
-		d.readLog(&kept, subsets)
+		d.logged = &kept.Logged
 	}
 	return d, nil
 }
@@ -369,21 +371,23 @@ func (d *drawing) number(i, j int32) uint64 {
 	return d.starts[int(i)-d.person] + uint64(at)
 }
 
-// readLog takes what is known of exposures from a block with its links' subsets.
-func (d *drawing) readLog(kept *nodeBlock, subsets []graph.Subset) {
-	plan, at := d.Settings.Plan, 0
-	d.logged, d.subsets = &kept.Logged, make([]graph.Subset, len(kept.Logged.Source))
-	for k, i := range d.logged.Source {
-		switch j := d.logged.Target[k]; {
-		case d.logged.Linked[k]: // both are by source and then by target
-			for kept.Source[at] != i || kept.Target[at] != j {
-				at++
-			}
-			d.subsets[k] = subsets[at]
-		case plan.Split.OfLinks():
-			d.subsets[k] = plan.UnlinkedSubset(i, j)
-		}
+// subsetOf is that of a pair: of its link, or where there is none, as the plan divides them.
+func (d *drawing) subsetOf(i, j int32) graph.Subset {
+	at := sort.Search(len(d.kept.Source), func(k int) bool {
+		return d.kept.Source[k] > i || d.kept.Source[k] == i && d.kept.Target[k] >= j
+	})
+	switch {
+	case at < len(d.kept.Source) && d.kept.Source[at] == i && d.kept.Target[at] == j:
+		return d.subsets[at]
+	case d.Settings.Plan.Split.OfLinks():
+		return d.Settings.Plan.UnlinkedSubset(i, j)
 	}
+	return graph.Train
+}
+
+// logs reports whether a log says something of the block's pairs: a complete one also of people that are not in it.
+func (d *drawing) logs() bool {
+	return d.logged != nil && (len(d.logged.Source) > 0 || d.Settings.Plan.Log == sample.Complete)
 }
 
 // loggedAt is the place of a logged pair.
@@ -407,11 +411,11 @@ func (d *drawing) evidence(found []uint64) sample.Evidence {
 		addPair(pairs, free[0], false, 1/rate, rate)
 		free = free[1:]
 	}
-	if len(d.subsets) == 0 {
+	if !d.logs() {
 		return sample.Evidence{Pairs: pairs}
 	}
 	part := sample.LogPart{Log: d.logged, Rate: rate,
-		Belongs: func(i, j int32) bool { return d.subsets[d.loggedAt(i, j)] == d.Draw.Subset },
+		Belongs: func(i, j int32) bool { return d.subsetOf(i, j) == d.Draw.Subset },
 		Trained: func(i, j int32) bool { return d.logged.Linked[d.loggedAt(i, j)] }}
 	if d.order != nil {
 		part.There = func(i, j int32) bool { return d.number(i, j) < d.starts[int(i)-d.person+1] }
@@ -526,7 +530,7 @@ func (p *plan) eachSelected(ctx context.Context, do func(block int, d *drawing, 
 func (p *plan) countDrawn(ctx context.Context, t *task, emit func(int, []byte)) error {
 	return p.eachDrawn(ctx, t, func(block int, d *drawing, found []uint64) error {
 		out := drawnBlock{Block: block, Drawn: int64(len(found)), Pairs: int64(len(found) + len(d.linked))}
-		if len(d.subsets) > 0 {
+		if d.logs() {
 			out.Pairs = int64(d.evidence(found).Pairs.Len())
 		}
 		return emitDocument(emit, out)

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"unseen/dataset"
 	"unseen/graph"
@@ -175,5 +176,45 @@ func TestWideVectorsAreNamed(t *testing.T) {
 	if !strings.Contains(stderr, "1,000 dimensions make this slow") || !strings.Contains(stderr, "unseen encode "+dir+
 		" --encoder features --dim 128 --force") {
 		t.Errorf("stderr %q", stderr)
+	}
+}
+
+// Data that are too little to learn from are no wrong command line; what would help is named as a flag.
+func TestFitOfTooLittleIsNoWrongUsage(t *testing.T) {
+	t.Parallel()
+	var b graph.Builder
+	for i := range 100 {
+		n := graph.Node{ID: fmt.Sprint("n", i), Field: "f", Time: time.Unix(int64(i)*86_400, 0)}
+		if _, err := b.AddNode(n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := b.AddLinkIndex(5, 3); err != nil {
+		t.Fatal(err)
+	}
+	g, _, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, err := graph.NewVectors(100, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer v.Close()
+	for i := range int32(100) {
+		if err := v.Set(i, []float32{1, float32(i)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if g, err = g.WithVectors(v); err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(t.TempDir(), "papers")
+	if _, err := dataset.Write(t.Context(), dir, dataset.Content{Graph: g}, dataset.WriteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	code, _, stderr := invoke("fit", dir, "--quiet")
+	if code != exitFailure || !strings.Contains(stderr, "none is linked: 1 link is elsewhere; set --split to whole") {
+		t.Errorf("exit code %d, stderr %q", code, stderr)
 	}
 }

@@ -169,6 +169,10 @@ func (f *drawingFlags) data(n *network.Network, dir string, seed uint64) (sample
 	default:
 		return fail("--log is %q; give sample, complete, offered, drawn or ignored", f.log)
 	}
+	if f.log != "" && f.log != string(sample.Ignored) && n.Log() == nil {
+		return fail("--log %s says what %s contains, and %s has none: import what was shown, or leave --log out", f.log,
+			dataset.ExposuresFile, dir)
+	}
 	plan.Later, plan.Available = plan.Later || f.later, plan.Available && !f.unavailable
 	plan.PerLink, plan.Scheme, plan.Seed = f.negatives, f.scheme, seed
 	o.Plan = plan

@@ -16,6 +16,7 @@ import (
 	"unseen/engine"
 	"unseen/evaluate"
 	"unseen/fit"
+	"unseen/gpu"
 	"unseen/graph"
 	"unseen/internal/amount"
 	"unseen/internal/atomicfile"
@@ -33,6 +34,7 @@ type evaluateFlags struct {
 	certify     int
 	exact       bool
 	byFields    bool
+	onCard      bool // a card makes the sums
 	deviceFlags
 	fairness      int
 	groups        string
@@ -198,6 +200,7 @@ func runEvaluate(ctx context.Context, f evaluateFlags, t *display) (*evaluate.Ev
 	if err != nil {
 		return nil, err
 	}
+	_, f.onCard = device.(*gpu.OnCard)
 	s, warnings, err := f.settings(ctx, n, prepared)
 	if err != nil {
 		return nil, err
@@ -245,7 +248,7 @@ func (f *evaluateFlags) settings(ctx context.Context, n *fittedNetwork,
 	if f.exact {
 		s.Panel.Graph, s.Panel.Universe = prepared.LinkGraph(graph.Test), prepared.Universe(graph.Test)
 		if pairs, _, err := s.Panel.Universe.Count(s.Panel.Graph); err == nil && pairs > engine.MostPairs &&
-			f.device == "cpu" {
+			!f.onCard {
 			return s, nil, usagef("--exact is for up to %s pairs, and the held-out nodes of %s have %s; leave it out, "+
 				"or use --device gpu",
 				amount.Text(engine.MostPairs), f.data, amount.Text(int(pairs)))

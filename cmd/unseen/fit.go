@@ -419,6 +419,9 @@ func (f *fitFlags) bayes(n model.Nodes) bool {
 
 // causedByFlags takes an error that only the command line can have caused for a wrong command line.
 func causedByFlags(err error) error {
+	if errors.Is(err, sample.ErrPairs) { // a fit.ErrData of any command line
+		return err
+	}
 	for _, kind := range []error{fit.ErrSetting, fit.ErrData, fit.ErrEarlier, sample.ErrSetting, model.ErrKind,
 		model.ErrOption,
 		world.ErrSetting, world.ErrUnreachable, world.ErrTooManyPairs, recommend.ErrQuery, recommend.ErrNothing} {
@@ -725,6 +728,10 @@ func runFit(ctx context.Context, f fitFlags, t *display) (*fitReport, error) {
 	}
 	defer from.close()
 	problem := from.problem
+	if f.device != "cpu" && !f.exact && !f.bayes(problem.Nodes) {
+		return nil, usagef("--device is for bayes and --exact, whose sums over many pairs a card makes; leave it out " +
+			"for people and items")
+	}
 	began := time.Now()
 	settings.Progress = t.report
 	result, err := f.learn(ctx, from, settings)

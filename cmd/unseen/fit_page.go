@@ -194,7 +194,16 @@ func printSet(b *strings.Builder, set *fit.ClaimSet) {
 		line(fit.SetRange{Low: m.MeanLink.Lower, High: m.MeanLink.Upper},
 			fit.SetRange{Low: m.Propensity.Lower, High: m.Propensity.Upper}, m.Alternative.String())
 	}
-	line(set.MeanLink, set.Propensity, "all of these")
+	all := "all of these"
+	if set.Drawn != nil {
+		fmt.Fprintf(b, "  %-15s %-15s %s\n", claimed(set.Drawn.Surely()), "", "what was drawn at random, at 99%")
+		all = "what is claimed"
+	}
+	if set.Logged != nil {
+		fmt.Fprintf(b, "  %-15s %-15s %s\n", "", claimed(set.Logged.Surely()), "the log, at 99%")
+		all = "what is claimed"
+	}
+	line(set.MeanLink, set.Propensity, all)
 	if ruledOut > 0 {
 		fmt.Fprintf(b, "  %s not explain the links\n", amount.OneOrMore(ruledOut, "other assumption does",
 			"other assumptions do"))
@@ -248,6 +257,9 @@ func (r *fitReport) printStarts(b *strings.Builder) {
 		return
 	}
 	b.WriteString("\n  started at π̂ =  objective    mean ŷ   mean π̂, one field   two fields\n")
+	if r.Searched != nil {
+		defer b.WriteString("  (by the sample, from which learning from all pairs begins)\n")
+	}
 	low, high := r.Starts[0].MeanLink, r.Starts[0].MeanLink
 	for _, s := range r.Starts {
 		fmt.Fprintf(b, "  %14.3g %10.4f %9s %18s %12s\n", s.Propensity, s.Objective, positive(s.MeanLink),

@@ -33,6 +33,7 @@ var settingFlags = map[hint.Setting]settingFlag{
 	"clicked":        {"clicked", interactions},
 	"clicks":         {"clicks", interactions},
 	"count":          {"count", interactions + "," + tableImports},
+	"dim":            {"dim", "fit"},
 	"doctor":         {"doctor", "fit"},
 	"exposed":        {"exposed", interactions + "," + tableImports},
 	"exposure":       {"exposure", "fit"},
@@ -67,11 +68,13 @@ var settingFlags = map[hint.Setting]settingFlag{
 	"model":          {"model", "serve"},
 	"naive":          {"naive", "serve,recommend,bridges"},
 	"negativeScheme": {"negative-scheme", "fit"},
+	"nodes":          {"nodes", "fit"},
 	"noHeader":       {"no-header", "import csv," + interactions},
 	"nodesFromLinks": {"nodes-from-links", imports},
 	"open":           {"open", "serve"},
 	"optimiser":      {"optimiser", "fit"},
 	"origins":        {"cors-origin", "serve"},
+	"perLink":        {"negatives", "fit"},
 	"position":       {"position", interactions + "," + tableImports},
 	"probability":    {"probability", interactions},
 	"propensity":     {"propensity", "fit"},
@@ -99,6 +102,7 @@ var settingFlags = map[hint.Setting]settingFlag{
 	"userTime":       {"user-time", interactions},
 	"userTitle":      {"user-title", interactions},
 	"validationFrom": {"validation-from", "fit"},
+	"violations":     {"violate", "fit"},
 }
 
 // render is an error in the words of the command that failed: settings by their flags, and the command line that helps.
@@ -147,6 +151,7 @@ var fixes = map[string]string{
 	"one-field":   "unseen fit DIR --fields-by vectors:20",
 	"no-vectors":  "unseen encode DIR",
 	"no-text":     "unseen encode DIR",
+	"shown-only":  "unseen fit DIR --log complete",
 	"wide":        "unseen encode DIR --encoder features --dim 128 --force",
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"unseen/dataset"
 	"unseen/fit"
 	"unseen/gpu"
+	"unseen/internal/amount"
 	"unseen/sample"
 	"unseen/study"
 )
@@ -83,7 +85,11 @@ are likes, of others those from 3 on, or from --threshold on.
 exact compares samples of unlinked pairs with all pairs, in worlds of --nodes
 with --dim numbers each; with --device gpu a card sums and learns from all.
 
---out writes NAME.json and a CSV file per table and figure for every study.`,
+--out writes NAME.json and a CSV file per table and figure for every study.
+doctor, prescribe and robust, which take hours, keep every world there when it
+is done, in NAME.tasks: the same command goes on after Ctrl-C, one with more
+--seeds makes only the worlds that are missing, and files of several machines
+can be put into one folder. Another build of the program needs another folder.`,
 		Example: `  unseen study table1 --quick
   unseen study quality --seeds 3
   unseen study all --out results
@@ -200,23 +206,44 @@ func runStudy(ctx context.Context, f studyFlags, t *display) (*studyReport, erro
 	if _, err := o.WithDefaults(); err != nil {
 		return nil, &usageError{err}
 	}
-	if f.out != "" {
-		if err := study.Prepare(f.out); err != nil {
-			return nil, usagef("--out: %w", err)
-		}
+	if err := f.prepare(&o); err != nil {
+		return nil, err
 	}
 	defer t.clear()
 	results, err := study.Run(ctx, f.names, o)
+	r, err := f.write(ctx, results, err)
 	if errors.Is(err, study.ErrOption) {
 		return nil, &usageError{err}
 	}
-	r := &studyReport{Studies: results}
-	if f.out != "" {
-		var writing error
-		r.Files, writing = study.Write(f.out, results)
-		err = errors.Join(err, writing)
-	}
 	return r, err
+}
+
+// prepare has a run keep in --out what is done.
+func (f *studyFlags) prepare(o *study.Options) (err error) {
+	if f.out == "" {
+		return nil
+	}
+	if err := study.Prepare(f.out); err != nil {
+		return usagef("--out: %w", err)
+	}
+	o.Keep = f.out
+	o.Build, err = readBuild().identity()
+	return err
+}
+
+// write writes what is done, given how the run ended.
+func (f *studyFlags) write(ctx context.Context, results []*study.Result, err error) (*studyReport, error) {
+	r := &studyReport{Studies: results}
+	if f.out == "" {
+		return r, err
+	}
+	var writing error
+	r.Files, writing = study.Write(f.out, results)
+	if n := study.Kept(f.out); n > 0 && writing == nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		return r, fmt.Errorf("stopped; %s that are done are kept in %s: run the same command to go on",
+			amount.Of(n, "world"), f.out)
+	}
+	return r, errors.Join(err, writing)
 }
 
 // openDevice opens the card that --device asks for.

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -116,6 +118,47 @@ func TestStudyStopped(t *testing.T) {
 	}
 	if left, err := os.ReadDir(folder); err != nil || len(left) != 0 {
 		t.Errorf("%v are left: %v", left, err)
+	}
+}
+
+// What was done when it was stopped is there for the next run, which says nothing of it but is sooner done.
+func TestStudyGoesOn(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("slow, and this is -short; ./check runs it once without")
+	}
+	folder := t.TempDir()
+	args := []string{"study", "robust", "--quick", "--quiet", "--seeds", "8", "--out", folder}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	go func() {
+		for ctx.Err() == nil && study.Kept(folder) < 3 {
+			time.Sleep(10 * time.Millisecond)
+		}
+		stop()
+	}()
+	var stdout, stderr bytes.Buffer
+	code := run(ctx, args, &stdout, &stderr)
+	kept := study.Kept(folder)
+	if want := fmt.Sprintf("unseen: stopped; %d worlds that are done are kept in %s: run the same command to go on\n",
+		kept, folder); code != exitFailure || kept < 3 || kept >= 16 || stderr.String() != want {
+		t.Fatalf("exit code %d, stderr %q, want %d and %q", code, &stderr, exitFailure, want)
+	}
+	old := time.Now().Add(-time.Hour)
+	files, err := filepath.Glob(filepath.Join(folder, study.TaskFolder("robust"), "*.json"))
+	for _, file := range files {
+		err = errors.Join(err, os.Chtimes(file, old, old))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if code, _, stderr := invoke(args...); code != exitOK || stderr != "" || study.Kept(folder) != 16 {
+		t.Errorf("exit code %d, stderr %q, %d are kept", code, stderr, study.Kept(folder))
+	}
+	for _, file := range files {
+		if info, err := os.Stat(file); err != nil || time.Since(info.ModTime()) < 30*time.Minute {
+			t.Errorf("%s was made again, %v", file, err)
+		}
 	}
 }
 

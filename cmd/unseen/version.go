@@ -4,11 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"runtime"
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
 
+	"unseen/internal/atomicfile"
 	"unseen/internal/kern"
 	"unseen/internal/sbom"
 	"unseen/serve"
@@ -98,6 +100,19 @@ func readBuild() build {
 		}
 	}
 	return b
+}
+
+// identity tells builds apart that may give other numbers: by the commit, or by the program itself where that does not
+// say all.
+func (b build) identity() (string, error) {
+	if b.Commit != "" && !b.Modified {
+		return b.Commit, nil
+	}
+	path, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	return atomicfile.Sum(path)
 }
 
 func (b build) print(w io.Writer) error {

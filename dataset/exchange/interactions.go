@@ -579,6 +579,12 @@ func (x *interactions) showing(r record, row *pairRow) (err error) {
 		err = hint.Wrap(fmt.Errorf("%w: shown with probability %v", ErrFormat, p), "give a probability from 0 to 1")
 	}
 	row.value = float32(p)
+	switch { // what is possible stays possible, and what is not certain uncertain
+	case p > 0 && row.value == 0:
+		row.value = math.SmallestNonzeroFloat32
+	case p < 1 && row.value == 1:
+		row.value = math.Nextafter32(1, 0)
+	}
 	return err
 }
 

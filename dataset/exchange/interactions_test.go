@@ -302,6 +302,25 @@ func TestOddInteractions(t *testing.T) {
 	}
 }
 
+// A probability stays what it is, however small, and more than one showing cannot make it 0 or 1.
+func TestTinyProbabilities(t *testing.T) {
+	t.Parallel()
+	d, _, err := interacted(t, map[string]string{"clicks.csv": "user,item\na,x\n",
+		"impressions.csv": "user,item,probability\na,x,1e-30\na,y,1e-300\na,z,0.9999999999\nb,x,1e-30\nb,x,1e-30\n" +
+			"b,y,0.25\nb,y,1\nb,z,0\n"}, nil)
+	must(t, err)
+	e, err := d.Exposures(background)
+	must(t, err)
+	got := map[string]float64{}
+	for k, i := range e.Source {
+		got[d.Graph().ID(i)+d.Graph().ID(e.Target[k])] = e.Shown[k]
+	}
+	if !(got["ax"] > .999e-30 && got["ax"] < 1.001e-30 && got["bx"] > 1.999e-30 && got["bx"] < 2.001e-30 &&
+		got["ay"] > 0 && got["az"] < 1 && got["by"] == 1 && got["bz"] == 0) {
+		t.Errorf("%v", got)
+	}
+}
+
 // Ratings alone are no log of what was shown, so that a model can be fitted to them at once; impressions are one, and
 // what is set counts before both.
 func TestLogOfRatings(t *testing.T) {

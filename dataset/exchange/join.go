@@ -300,7 +300,6 @@ type pairShown struct {
 
 func (x *interactions) shownBy(number int, keys []uint64) (p pairRow, s pairShown) {
 	s.first, s.probability = graph.NoTime, math.NaN()
-	never := 1. // probability of being shown by none of them
 	for k, key := range keys {
 		p = x.showings.at(number, key)
 		if p.flag {
@@ -314,9 +313,10 @@ func (x *interactions) shownBy(number int, keys []uint64) (p pairRow, s pairShow
 			s.surface = p.surface
 			s.position = p.position
 		}
-		if x := float64(p.value); !math.IsNaN(x) {
-			never *= 1 - x
-			s.probability = 1 - never
+		if x := float64(p.value); math.IsNaN(s.probability) {
+			s.probability = x // as it is: 1 − (1 − x) would make 0 of a small one
+		} else if !math.IsNaN(x) {
+			s.probability += x * (1 - s.probability)
 		}
 	}
 	return p, s
