@@ -212,7 +212,7 @@ func (e *LSA) choose(ctx context.Context, docs Texts, s *Settings, report *Summa
 		}
 	}
 	if len(e.terms) == 0 {
-		return 0, fmt.Errorf("%w: no term is in %d documents or more; lower MinDocuments or give more texts", ErrTexts,
+		return 0, fmt.Errorf("%w: no term is in %d documents or more; give more texts, or some that share words", ErrTexts,
 			least)
 	}
 	slices.SortFunc(e.terms, func(a, b uint32) int { return cmp.Or(cmp.Compare(all[b], all[a]), cmp.Compare(a, b)) })

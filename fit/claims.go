@@ -45,7 +45,7 @@ type ClaimSet struct {
 	Contradicted bool `json:"contradicted,omitempty"`
 }
 
-// SetRange is from the least end of the 95% intervals of all members that stay to the largest.
+// SetRange is from the least end of the intervals of all members that stay to the largest.
 type SetRange struct {
 	Low  float64 `json:"low"`
 	High float64 `json:"high"`
@@ -70,7 +70,7 @@ type Member struct {
 	Risk       MemberValue  `json:"risk"`
 }
 
-// MemberValue is a number that an assumption gives, and its 95% interval under it.
+// MemberValue is a number that an assumption gives, and its 95% interval, with what the form of the assumption may do.
 type MemberValue struct {
 	Value float64 `json:"value"`
 	Error float64 `json:"error"` // standard error of its logarithm; of a risk its own
@@ -245,18 +245,11 @@ func (d *diagnosis) claimOf(f, reference *alternativeFit) Member {
 	if f.Dependence {
 		c.Correlation = math.Tanh(terms[0])
 	}
-	scale := d.found.MeanLink
+	scale, plain := d.found.MeanLink, d.result.alternatives[0]
 	own := math.Hypot(scale.Bias, scale.Sampling)
-	share := func(m measure) measure { return measure{math.Min(m.value, 1), m.err} } // which rounding may not leave
-	log := func(m measure, more float64) MemberValue {
-		out := MemberValue{Value: m.value, Error: math.Hypot(m.err, more)}
-		out.Lower, out.Upper = m.value*math.Exp(-1.96*out.Error), m.value*math.Exp(1.96*out.Error)
-		return out
-	}
-	c.MeanLink, c.Propensity = log(share(f.measures[ofLink]), own), log(share(f.measures[ofExposure]), own)
-	c.MeanLink.Upper, c.Propensity.Upper = math.Min(c.MeanLink.Upper, 1), math.Min(c.Propensity.Upper, 1)
-	if m := f.measures[ofRatio]; m.value > 0 {
-		ratio := log(m, own)
+	c.MeanLink, c.Propensity = f.interval(ofLink, plain, own), f.interval(ofExposure, plain, own)
+	if f.measures[ofRatio].value > 0 {
+		ratio := f.interval(ofRatio, plain, own)
 		c.Ratio = &ratio
 	}
 	m := f.measures[ofRisk]
@@ -270,6 +263,28 @@ func (d *diagnosis) claimOf(f, reference *alternativeFit) Member {
 		c.Risk.Upper = math.Max(c.Risk.Upper, most)
 	}
 	return c
+}
+
+// asAssumed is the part of the distance between a number and the plain model's, in logarithms, by which its interval is
+// wider at either end. That links tell the two apart is known; that the true form is the one that was assumed is not,
+// and the further an assumption moves a number, the more rests on its form. It was fixed before it was tried.
+const asAssumed = .1
+
+// interval is what an assumption claims of a number whose error is that of its logarithm, given the plain model, which
+// is the first of all, and an error that comes to its own.
+func (f *alternativeFit) interval(of int, plain *alternativeFit, more float64) MemberValue {
+	m, most := f.best().measures[of], math.Inf(1)
+	if of != ofRatio {
+		most = 1
+		m.value = math.Min(m.value, 1) // which rounding may not leave
+	}
+	out := MemberValue{Value: m.value, Error: math.Hypot(m.err, more)}
+	width := 1.96 * out.Error
+	if plain = plain.best(); !plain.failed && plain.measures[of].value > 0 {
+		width += asAssumed * math.Abs(math.Log(m.value/plain.measures[of].value))
+	}
+	out.Lower, out.Upper = m.value*math.Exp(-width), math.Min(m.value*math.Exp(width), most)
+	return out
 }
 
 // String says the assumption in words, such as "exposure by fields + text; probit".

@@ -40,7 +40,7 @@ func (c *comparison) lookCloser(ctx context.Context) error {
 		last := c.closer.done[len(c.closer.done)-1]
 		at := slices.IndexFunc(c.done, func(f *alternativeFit) bool { return f.closer == last })
 		if f := c.done[at]; f != reference {
-			if _, _, stays := f.against(reference); stays && f.beyond(reference) > math.Log(narrow) {
+			if _, _, stays := f.against(reference); stays && c.beyond(f, reference) > math.Log(narrow) {
 				return nil
 			}
 		}
@@ -70,9 +70,9 @@ func (c *comparison) furthest(reference *alternativeFit) (at *alternativeFit) {
 			continue
 		}
 		for i, of := range []int{ofLink, ofExposure} {
-			claims[i].include(f.best().measures[of].interval())
+			claims[i].include(f.interval(of, c.done[0], 0))
 		}
-		if beyond := f.beyond(reference); f.closer == nil && beyond > most {
+		if beyond := c.beyond(f, reference); f.closer == nil && beyond > most {
 			at, most = f, beyond
 		}
 	}
@@ -85,19 +85,14 @@ func (c *comparison) furthest(reference *alternativeFit) (at *alternativeFit) {
 // nearlyNarrow is narrow less what the bias and the sampling of mean ŷ, which are measured later, may add.
 const nearlyNarrow = .96 * narrow
 
-// beyond is how far an end of its claims is from the reference's number: the larger logarithm of their ratio, of mean
-// ŷ or mean π̂.
-func (f *alternativeFit) beyond(reference *alternativeFit) (most float64) {
+// beyond is how far an end of an assumption's claims is from the reference's number: the larger logarithm of their
+// ratio, of mean ŷ or mean π̂.
+func (c *comparison) beyond(f, reference *alternativeFit) (most float64) {
 	for _, of := range []int{ofLink, ofExposure} {
-		claim, own := f.best().measures[of].interval(), reference.best().measures[of].value
+		claim, own := f.interval(of, c.done[0], 0), reference.best().measures[of].value
 		most = math.Max(most, math.Max(math.Log(claim.Upper/own), math.Log(own/claim.Lower)))
 	}
 	return most
-}
-
-// interval is a number's, which has a standard error of its logarithm.
-func (m measure) interval() MemberValue {
-	return MemberValue{Lower: m.value * math.Exp(-1.96*m.err), Upper: math.Min(m.value*math.Exp(1.96*m.err), 1)}
 }
 
 // lookAt fits an assumption to more pairs, if that was not done.
