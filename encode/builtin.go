@@ -212,8 +212,8 @@ func (e *LSA) choose(ctx context.Context, docs Texts, s *Settings, report *Summa
 		}
 	}
 	if len(e.terms) == 0 {
-		return 0, fmt.Errorf("%w: no term is in %d documents or more; give more texts, or some that share words", ErrTexts,
-			least)
+		return 0, fmt.Errorf("%w: no term is in %d documents or more; give more texts, or some that share words",
+			ErrTexts, least)
 	}
 	slices.SortFunc(e.terms, func(a, b uint32) int { return cmp.Or(cmp.Compare(all[b], all[a]), cmp.Compare(a, b)) })
 	e.terms = e.terms[:min(len(e.terms), s.Terms):min(len(e.terms), s.Terms)]

@@ -16,9 +16,11 @@ import (
 // similarity in the exposure if its estimate is above 0 and its test refutes the model, or, where popularity is in it
 // and could hide similarity from that test, if it raises the cross-fitted log-likelihood by more than max(2, 1.96
 // standard errors). A member stays if its cross-fitted log-likelihood is not below the reference's by more than
-// max(2, 1.96 standard errors), with sources as what is independent. All are compared by the same pairs. Where these
-// leave the set too wide for anything to be called identified, and no test has refuted the model, the members that make
-// it wide are fitted again to up to four times as many, and compared by those. The interval of the published model's
+// max(2, 1.96 standard errors), with sources as what is independent. All are compared by the same pairs. An interval is
+// wider than its error says, by a tenth of how far the assumption moves the number from where the plain model has it:
+// what it changes rests on the form that it gives to it. Where the members leave the set too wide for anything to be
+// called identified, and no test has refuted the model, those that make it wide are fitted again to up to four times as
+// many pairs, and compared by these. The interval of the published model's
 // own R_AP is a part of the set where its exposure is the reference's.
 //
 // A ceiling is in no member: if even the most relevant pairs are linked only with a probability c
