@@ -16,9 +16,9 @@ import (
 // similarity in the exposure if its estimate is above 0 and its test refutes the model, or, where popularity is in it
 // and could hide similarity from that test, if it raises the cross-fitted log-likelihood by more than max(2, 1.96
 // standard errors). A member stays if its cross-fitted log-likelihood is not below the reference's by more than
-// max(2, 1.96 standard errors), with sources as what is independent. All are compared by the same pairs. An interval is
-// wider than its error says, by a tenth of how far the assumption moves the number from where the plain model has it:
-// what it changes rests on the form that it gives to it. Where the members leave the set too wide for anything to be
+// max(2, 1.96 standard errors), with sources as what is independent. All are compared by the same pairs. Errors
+// count a tenth of how far an assumption moves a number from where the plain model has it, in logarithms: what it
+// changes rests on the form that it gives to it. Where the members leave the set too wide for anything to be
 // called identified, and no test has refuted the model, those that make it wide are fitted again to up to four times as
 // many pairs, and compared by these. The interval of the published model's
 // own R_AP is a part of the set where its exposure is the reference's.
@@ -47,7 +47,7 @@ type ClaimSet struct {
 	Contradicted bool `json:"contradicted,omitempty"`
 }
 
-// SetRange is from the least end of the intervals of all members that stay to the largest.
+// SetRange is from the least end of the 95% intervals of all members that stay to the largest.
 type SetRange struct {
 	Low  float64 `json:"low"`
 	High float64 `json:"high"`
@@ -72,10 +72,10 @@ type Member struct {
 	Risk       MemberValue  `json:"risk"`
 }
 
-// MemberValue is a number that an assumption gives, and its 95% interval, with what the form of the assumption may do.
+// MemberValue is a number that an assumption gives, and its 95% interval.
 type MemberValue struct {
 	Value float64 `json:"value"`
-	Error float64 `json:"error"` // standard error of its logarithm; of a risk its own
+	Error float64 `json:"error"` // standard error of its logarithm, with that of the form; of a risk its own
 	Lower float64 `json:"lower"`
 	Upper float64 `json:"upper"`
 }
@@ -267,9 +267,9 @@ func (d *diagnosis) claimOf(f, reference *alternativeFit) Member {
 	return c
 }
 
-// asAssumed is the part of the distance between a number and the plain model's, in logarithms, by which its interval is
-// wider at either end. That links tell the two apart is known; that the true form is the one that was assumed is not,
-// and the further an assumption moves a number, the more rests on its form. It was fixed before it was tried.
+// asAssumed is the standard error of the logarithm of a number that an assumption moves e-fold from where the plain
+// model has it. That links tell the two apart is known; that the true form is the one that was assumed is not, and the
+// further an assumption moves a number, the more rests on its form.
 const asAssumed = .1
 
 // interval is what an assumption claims of a number whose error is that of its logarithm, given the plain model, which
@@ -281,11 +281,11 @@ func (f *alternativeFit) interval(of int, plain *alternativeFit, more float64) M
 		m.value = math.Min(m.value, 1) // which rounding may not leave
 	}
 	out := MemberValue{Value: m.value, Error: math.Hypot(m.err, more)}
-	width := 1.96 * out.Error
-	if plain = plain.best(); !plain.failed && plain.measures[of].value > 0 {
-		width += asAssumed * math.Abs(math.Log(m.value/plain.measures[of].value))
+	if plain = plain.best(); !plain.failed && plain.measures[of].value > 0 && m.value > 0 {
+		out.Error = math.Hypot(out.Error, asAssumed*math.Log(m.value/plain.measures[of].value))
 	}
-	out.Lower, out.Upper = m.value*math.Exp(-width), math.Min(m.value*math.Exp(width), most)
+	spread := math.Exp(1.96 * out.Error)
+	out.Lower, out.Upper = m.value/spread, math.Min(m.value*spread, most)
 	return out
 }
 

@@ -371,7 +371,7 @@ func TestClaims(t *testing.T) {
 				set.Members[i].Error)
 		}
 	}
-	width := .196 + .1*math.Log(2) // as what moves a number by half, or to twice as much, may be of another form
+	width := 1.96 * math.Hypot(.1, .1*math.Log(2)) // what halves or doubles a number may be of another form
 	low, high := .05*math.Exp(-width), .2*math.Exp(width)
 	if math.Abs(set.MeanLink.Low-low) > 1e-12 || math.Abs(set.MeanLink.High-high) > 1e-12 ||
 		math.Abs(set.Width()-4*math.Exp(2*width)) > 1e-9 || !set.OneSided {

@@ -100,7 +100,7 @@ func claims(set *fit.ClaimSet) []figure.Figure {
 		{Name: "claims-relevance", Title: "How common relevance is, by what may explain the links", Intervals: link,
 			Caption: "Mean ŷ over all pairs: the share of pairs that would be links if everything had been shown. " +
 				"Each row is an assumption that explains the links as well as the model does, with its 95% " +
-				"interval, and a tenth of how far it moves the mean from where fields alone have it." + side},
+				"interval, in which a tenth of how far it moves the mean counts as an error." + side},
 		{Name: "claims-exposure", Title: "How often pairs are shown, by what may explain the links",
 			Intervals: exposure,
 			Caption: "Mean π̂ over all pairs, by the same assumptions. Where the rows agree, the links decide; " +
