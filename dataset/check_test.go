@@ -198,20 +198,12 @@ func TestCheckNothing(t *testing.T) {
 		}
 		g, _, err := b.Build()
 		must(t, err)
-		dir := filepath.Join(t.TempDir(), "d")
-		_, err = Write(background, dir, Content{Graph: g}, WriteOptions{})
-		must(t, err)
-		d, err := Open(background, dir, OpenOptions{})
-		must(t, err)
-		r, err := Check(background, d)
-		must(t, err)
-		found := kinds(r)
+		found := findingsOf(t, Content{Graph: g})
 		for _, kind := range c.kinds {
 			if found[kind].Message == "" {
-				t.Errorf("%s: no %s in %+v", name, kind, r.Findings)
+				t.Errorf("%s: no %s in %+v", name, kind, found)
 			}
 		}
-		must(t, d.Close())
 	}
 }
 
@@ -411,9 +403,15 @@ func checked(t *testing.T, nodes []graph.Node, links [][2]int32, vectors [][]flo
 		g, err = g.WithVectors(v)
 		must(t, err)
 	}
-	dir := filepath.Join(t.TempDir(), "d")
 	content.Graph = g
-	_, err = Write(background, dir, content, WriteOptions{})
+	return findingsOf(t, content)
+}
+
+// findingsOf writes a dataset and checks it.
+func findingsOf(t *testing.T, content Content) map[string]Finding {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "d")
+	_, err := Write(background, dir, content, WriteOptions{})
 	must(t, err)
 	d, err := Open(background, dir, OpenOptions{})
 	must(t, err)
@@ -571,15 +569,7 @@ func TestCheckOneTime(t *testing.T) {
 		must(t, b.AddLinkAt(1, 3, 9))
 		g, _, err := b.Build()
 		must(t, err)
-		dir := filepath.Join(t.TempDir(), "shop")
-		_, err = Write(background, dir, Content{Graph: g}, WriteOptions{})
-		must(t, err)
-		d, err := Open(background, dir, OpenOptions{})
-		must(t, err)
-		r, err := Check(background, d)
-		must(t, err)
-		must(t, d.Close())
-		if f := kinds(r)["one-time"]; f.Count != want {
+		if f := findingsOf(t, Content{Graph: g})["one-time"]; f.Count != want {
 			t.Errorf("times 5 and %d: %+v", second, f)
 		}
 	}

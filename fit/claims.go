@@ -18,10 +18,10 @@ import (
 // standard errors). A member stays if its cross-fitted log-likelihood is not below the reference's by more than
 // max(2, 1.96 standard errors), with sources as what is independent. All are compared by the same pairs. Errors
 // count a tenth of how far an assumption moves a number from where the plain model has it, in logarithms: what it
-// changes rests on the form that it gives to it. Where the members leave the set too wide for anything to be
-// called identified, and no test has refuted the model, those that make it wide are fitted again to up to four times as
-// many pairs, and compared by these. The interval of the published model's
-// own R_AP is a part of the set where its exposure is the reference's.
+// changes rests on the form that it gives to it. Where the members leave the set too wide for anything to be called
+// identified, and no test has refuted the model, those that make it wide are fitted again to up to four times as many
+// pairs, and compared by these. The interval of the published model's own R_AP is a part of the set where its exposure
+// is the reference's.
 //
 // A ceiling is in no member: if even the most relevant pairs are linked only with a probability c
 // when they are shown, links are the same with c times the relevance and 1/c times the exposure. So
